@@ -13,6 +13,7 @@ use super::copy_limits::COPIES;
 use super::documents::{DOMAINS, RESOURCES};
 use super::guards::Guard;
 use super::plan::{QUIET_US, draw_pair};
+use super::said::end_of;
 use super::trace::hash_of;
 use super::watch::Kept;
 use super::world::{Event, World};
@@ -286,7 +287,7 @@ impl World {
         let ruled = &self.watch.ruled[partition as usize];
         let scope = statement::Scope::Pair(domain.into());
         let stated = ruled.stated.get(&(resource.into(), scope));
-        let end = stated.and_then(|stated| stated.last()?.1);
+        let end = stated.and_then(|stated| end_of(stated.last()?));
         end.is_some_and(|end| self.log_now_us(partition) < end.as_micros())
     }
 

@@ -20,27 +20,12 @@ use tollgate_model::copies::{
 use tollgate_model::log::NotRuled;
 use tollgate_shared::wire::holds::Op;
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::statement::{Cause, Says, Scope, Statement};
+use tollgate_shared::wire::statement::{Cause, Says, Scope};
 use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
 
+use super::copy_limits::COPIES;
 use super::documents::DOMAINS;
-
-/// The last statement about each denied scope.
-pub(super) type DeniedCopies = BTreeMap<(String, CopyScope), CopyStanding>;
-
-/// Notes a statement about a scope.
-pub(super) fn note_said(denied: &mut DeniedCopies, resource: &str, said: &Statement) {
-    let of = (resource.to_owned(), own_scope(&said.scope));
-    match said.says {
-        Says::Denied(denial) if denial.cause == Cause::Banned => {
-            denied.insert(of, CopyStanding::Banned(denial.end.as_micros()));
-        }
-        Says::Denied(denial) => {
-            denied.insert(of, CopyStanding::Full(denial.limit));
-        }
-        Says::Open => drop(denied.remove(&of)),
-    }
-}
+use super::held::Stated;
 
 fn own_scope(scope: &Scope) -> CopyScope {
     match scope {
@@ -324,20 +309,29 @@ fn counts(copies: &Copies, model: &HoldsModel) -> Result<(), String> {
 /// # Errors
 ///
 /// If they differ.
-pub(super) fn denied(
-    said: &DeniedCopies,
-    model: &CopiesModel,
-    appended_us: u64,
-) -> Result<(), String> {
+pub(super) fn denied(stated: &Stated, model: &CopiesModel, appended_us: u64) -> Result<(), String> {
     let now_us = model.now_us().max(appended_us);
     let is_over =
         |of: &CopyStanding| matches!(of, CopyStanding::Banned(end_us) if *end_us <= now_us);
-    let said = said.iter().filter(|(_, standing)| !is_over(standing));
+    let of_copies = |resource: &str| COPIES.contains(&resource);
+    let stated = stated
+        .iter()
+        .filter(|((resource, _), _)| of_copies(resource));
+    let standing = stated.filter_map(|((resource, scope), all)| {
+        let standing = match all.last()?.says {
+            Says::Denied(denial) if denial.cause == Cause::Banned => {
+                CopyStanding::Banned(denial.end.as_micros())
+            }
+            Says::Denied(denial) => CopyStanding::Full(denial.limit),
+            Says::Open => return None,
+        };
+        Some(((resource.to_string(), own_scope(scope)), standing))
+    });
+    let found: BTreeMap<_, _> = standing.filter(|(_, one)| !is_over(one)).collect();
     let mut expected = model.denied();
     expected.retain(|_, standing| !is_over(standing));
-    if said.clone().eq(&expected) {
-        return Ok(());
+    match found == expected {
+        true => Ok(()),
+        false => Err(format!("{found:?} is stated, the model: {expected:?}")),
     }
-    let said: Vec<_> = said.collect();
-    Err(format!("{said:?} was said last, the model: {expected:?}"))
 }

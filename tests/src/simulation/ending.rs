@@ -14,6 +14,7 @@ use super::copy_limits::COPIES;
 use super::documents::DOMAINS;
 use super::held::is_member;
 use super::plan::QUIET_US;
+use super::said::end_of;
 use super::trace::hash_of;
 use super::world::{Event, World};
 
@@ -53,10 +54,10 @@ impl World {
             let core = self.owners[owner].core.as_ref();
             let max = self.plan.waiting_max;
             let beyond = |waiting: &Waiting| {
-                is_beyond(waiting, max, self.watch.most_said(waiting.partition))
+                is_beyond(waiting, max, self.watch.statements_most(waiting.partition))
             };
             if let Some(beyond) = core.and_then(|core| core.waiting().find(beyond)) {
-                let said = self.watch.most_said(beyond.partition);
+                let said = self.watch.statements_most(beyond.partition);
                 let what = format!(
                     "owner {owner}: {beyond:?}, expected {max} at most, and beside them {TOTALS_BESIDE_MAX} \
                      totals and {said} statements"
@@ -212,7 +213,11 @@ impl World {
             }
         }
         let since_us = self.now_us - RECORDED_WITHIN_US;
-        let said = self.watch.ruled.iter().map(|one| one.said_since(since_us));
+        let said = self
+            .watch
+            .ruled
+            .iter()
+            .map(|one| one.stated_since(since_us));
         let said: u64 = said.sum();
         if let Some(gauges) = self.gauges(owner)
             && (0 < gauges.totals_waiting || said < gauges.denials_waiting)
@@ -312,12 +317,15 @@ impl World {
         let mut checked = [0, 0];
         for ruled in &self.watch.ruled {
             for ((resource, scope), stated) in &ruled.stated {
-                let Some((place, Some(end))) = stated.last().copied() else {
+                let denied = stated
+                    .last()
+                    .and_then(|one| Some((one.place, end_of(one)?)));
+                let is_due = |(place, end): &(Place, Timestamp)| {
+                    self.should_be_in_force(agent, (ruled.index, *place), *end)
+                };
+                let Some((place, _)) = denied.filter(is_due) else {
                     continue;
                 };
-                if !self.should_be_in_force(agent, (ruled.index, place), end) {
-                    continue;
-                }
                 let domains = match scope {
                     Scope::Pair(domain) => vec![&**domain],
                     Scope::Resource => vec!["nobody"],

@@ -14,12 +14,9 @@ use tollgate_engine::copies::{HoldState, HoldView};
 use tollgate_engine::engine::AgentChange;
 use tollgate_model::copies::{CopiesOutcome, CopiesVersion, CopyScope};
 use tollgate_shared::names::partition_of_resource;
-use tollgate_shared::place::Place;
-use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::statement::{Says, Scope};
+use tollgate_shared::wire::statement::{Scope, Statement};
 use tollgate_shared::wire::verdict::{Verdict, VerdictSays};
 
-use super::copies_compare::note_said;
 use super::copy_limits::COPIES;
 use super::watch::{Ruled, Watch};
 use super::world::World;
@@ -59,9 +56,9 @@ pub struct Returns {
     pub longest_us: u64,
 }
 
-/// The statements about each scope of rates and copies, in order: the end of the denial if there is one. A banned
-/// domain is denied until the ban's end, a full scope until it has room.
-pub type Stated = BTreeMap<(Box<str>, Scope), Vec<(Place, Option<Timestamp>)>>;
+/// The statements about each scope of rates and copies, in order. A banned domain is denied until the ban's end, a
+/// full scope until it has room.
+pub type Stated = BTreeMap<(Box<str>, Scope), Vec<Statement>>;
 
 /// Whether a domain is in a group in any of these versions.
 pub(super) fn is_member<'a>(
@@ -79,17 +76,11 @@ pub(super) fn is_member<'a>(
 impl Ruled {
     /// Notes statements, and verdicts on holds.
     pub(super) fn note_rulings(&mut self) {
-        for said in &self.rulings.statements {
-            if COPIES.contains(&&*said.resource) {
-                note_said(&mut self.denied, &said.resource, &said.statement);
-            }
-            let end = match said.statement.says {
-                Says::Denied(denial) => Some(denial.end),
-                Says::Open => None,
-            };
-            let key = (Box::from(&*said.resource), said.statement.scope.clone());
+        self.statements_most = self.rulings.statements.len().max(self.statements_most);
+        for one in &self.rulings.statements {
+            let key = (Box::from(&*one.resource), one.statement.scope.clone());
             let stated = self.stated.entry(key).or_default();
-            stated.push((said.statement.place, end));
+            stated.push(one.statement.clone());
         }
         for due in &self.rulings.verdicts {
             let verdict = Verdict {

@@ -15,7 +15,9 @@ use std::ops::Range;
 use tollgate_shared::place::{Code, LogId, Place};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::{StatementNotice, Watermark};
-use tollgate_shared::wire::statement::{Says, Scope};
+use tollgate_shared::wire::statement::Scope;
+
+use super::said::end_of;
 
 /// How long a current watermark guards calls.
 const GUARDED_US: u64 = 1_000_000;
@@ -160,10 +162,7 @@ impl Received {
             partition: notice.partition,
             place: statement.place,
         };
-        let end = match statement.says {
-            Says::Denied(denial) => Some(denial.end),
-            Says::Open => None,
-        };
+        let end = end_of(statement);
         let left_us = notice.remaining.as_micros();
         let ends_us = match (end, notice.remaining) {
             (None, _) => (0, 0),
@@ -294,7 +293,7 @@ impl Received {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_shared::wire::statement::{Cause, Denial, Statement};
+    use tollgate_shared::wire::statement::{Cause, Denial, Says, Statement};
 
     use super::*;
 

@@ -13,7 +13,7 @@
 
 use tollgate_agent::{Cause, Denied, Refused, Scope as DeniedScope};
 use tollgate_shared::place::{LogId, Place};
-use tollgate_shared::wire::statement::Scope;
+use tollgate_shared::wire::statement::{Says, Scope};
 
 use super::arrivals::{drift_us, lease_us};
 use super::copy_limits::COPIES;
@@ -122,8 +122,9 @@ impl World {
         let key = (named.resource.clone(), named.scope.clone());
         let stated = ruled.stated.get(&key).filter(|_| ruled.log == log)?;
         let mut known = stated.iter().rev();
-        let (lifted, end) = known.find(|(place, _)| upto.is_some_and(|upto| *place < upto))?;
-        (end.is_none() && place < *lifted).then(|| {
+        let newest = known.find(|one| upto.is_some_and(|upto| one.place < upto))?;
+        (newest.says == Says::Open && place < newest.place).then(|| {
+            let lifted = newest.place;
             format!("it was lifted at {lifted}, and everything below {upto:?} has arrived")
         })
     }
@@ -183,7 +184,8 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_shared::time::Timestamp;
+    use tollgate_shared::time::{Span, Timestamp};
+    use tollgate_shared::wire::statement::{Cause, Denial, Statement};
 
     use super::super::plan::Plan;
     use super::*;
@@ -243,9 +245,21 @@ mod tests {
             offset: ruled.first_since(world.now_us - 3_000_000),
             entry: 0,
         };
-        let key = (COPIES[0].into(), Scope::Pair(domain.into()));
-        let stated = ruled.stated.entry(key).or_default();
-        stated.push((place, Some(Timestamp::MAX)));
+        let denied = Denial {
+            end: Timestamp::MAX,
+            cause: Cause::Full,
+            version: 1,
+            limit: 1,
+            window: Span::ZERO,
+            most: u64::MAX,
+        };
+        let scope = Scope::Pair(domain.into());
+        let key = (COPIES[0].into(), scope.clone());
+        ruled.stated.entry(key).or_default().push(Statement {
+            scope,
+            place,
+            says: Says::Denied(denied),
+        });
         world.check_deny_list(0);
         let found = world.violation.expect("it is let through");
         assert_eq!(found.check, "deny lists agree with the log");

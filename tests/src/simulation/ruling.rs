@@ -86,8 +86,7 @@ impl Watch {
         self.compare_copies(at, &record, outcome.as_ref(), &copies)?;
         self.cover_copies(partition, &copies);
         self.note_totals(partition, kept.at_us, &record, outcome.as_ref());
-        let ruled = &mut self.ruled[partition as usize];
-        ruled.note_said();
+        let ruled = &self.ruled[partition as usize];
         if let Record::Hits(batch) = &record {
             let counted = self.accounts.ruled(partition, batch, &ruled.rulings.fates);
             counted.map_err(|what| at.violation(5, "each entry counts once", what))?;
@@ -177,7 +176,7 @@ impl Watch {
         if !matches!(record, Record::Hits(_)) {
             copies_compare::held(&ruled.engine, &ruled.copies)
                 .map_err(|what| at.violation(6, "engine and model hold the same", what))?;
-            copies_compare::denied(&ruled.denied, &ruled.copies, at.appended_us).map_err(
+            copies_compare::denied(&ruled.stated, &ruled.copies, at.appended_us).map_err(
                 |what| at.violation(6, "what is full is said to be, and nothing else", what),
             )?;
         }
@@ -212,14 +211,5 @@ impl Ruled {
         }
         self.digests.push(self.engine.digest());
         self.versions.push(self.engine.version().unwrap_or(0));
-    }
-
-    fn note_said(&mut self) {
-        self.most_said = self.rulings.statements.len().max(self.most_said);
-        for said in self.rulings.statements.drain(..) {
-            let place = said.statement.place;
-            let at = (place.offset, place.entry);
-            self.said.entry(at).or_default().push(said);
-        }
     }
 }

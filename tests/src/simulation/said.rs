@@ -3,16 +3,15 @@
 //!
 //! Knows nothing of how statements arise. What stays true: a query changes nothing.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
-use tollgate_engine::engine::ResourceStatement;
 use tollgate_model as model;
 use tollgate_model::log::{RecordOutcome, TotalRuling};
 use tollgate_shared::names::partition_of_resource;
+use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::record::{Record, kind};
-use tollgate_shared::wire::statement::Statement;
+use tollgate_shared::wire::statement::{Says, Statement};
 
 use super::trace::Violation;
 use super::watch::{Kept, Ruled, TotalName, Watch};
@@ -24,19 +23,41 @@ impl Ruled {
             .partition_point(|(taken_us, _)| *taken_us < at_us) as u64
     }
 
+    /// The statements caused by records in this range of offsets, with their resources.
+    fn stated_in(&self, offsets: Range<u64>) -> impl Iterator<Item = (&str, &Statement)> {
+        let each = self.stated.iter();
+        let each =
+            each.flat_map(|((resource, _), all)| all.iter().map(move |one| (&**resource, one)));
+        each.filter(move |(_, one)| offsets.contains(&one.place.offset))
+    }
+
     /// How many statements were caused by records that the log accepted at an instant or later.
-    pub fn said_since(&self, at_us: u64) -> u64 {
-        let caused = self.said.range((self.first_since(at_us), 0)..);
-        caused.map(|(_, said)| said.len() as u64).sum()
+    pub fn stated_since(&self, at_us: u64) -> u64 {
+        self.stated_in(self.first_since(at_us)..u64::MAX).count() as u64
+    }
+
+    /// Whether the second engine makes this statement.
+    fn states(&self, resource: &str, statement: &Statement) -> bool {
+        let stated = self.stated.get(&(resource.into(), statement.scope.clone()));
+        let mut stated = stated.into_iter().flatten().rev();
+        stated.any(|one| one == statement)
+    }
+}
+
+/// When the denial of a statement ends. `None`: it is a lift.
+pub(super) fn end_of(statement: &Statement) -> Option<Timestamp> {
+    match statement.says {
+        Says::Denied(denial) => Some(denial.end),
+        Says::Open => None,
     }
 }
 
 impl Watch {
     /// The greatest number of statements that one record of a partition has caused.
-    pub(super) fn most_said(&self, partition: u32) -> usize {
+    pub(super) fn statements_most(&self, partition: u32) -> usize {
         let all = self.ruled.iter().chain(&self.past);
         let of_it = all.filter(|ruled| ruled.index == partition);
-        of_it.map(|ruled| ruled.most_said).max().unwrap_or(0)
+        of_it.map(|ruled| ruled.statements_most).max().unwrap_or(0)
     }
 
     /// The partition as it was ruled when this statement was made.
@@ -46,15 +67,8 @@ impl Watch {
         resource: &str,
         statement: &Statement,
     ) -> Option<&Ruled> {
-        let place = statement.place;
         let mut all = self.ruled.iter().chain(self.past.iter().rev());
-        all.find(|ruled| {
-            let said = ruled.said.get(&(place.offset, place.entry));
-            let is_it = |said: &ResourceStatement| {
-                *said.resource == *resource && said.statement == *statement
-            };
-            ruled.index == partition && said.is_some_and(|said| said.iter().any(is_it))
-        })
+        all.find(|ruled| ruled.index == partition && ruled.states(resource, statement))
     }
 
     /// The partition as it was ruled from the log whose id has this random part, in hexadecimal: after a topic was
@@ -97,11 +111,6 @@ impl Watch {
         newest.is_some_and(|(_, limits)| grants_nothing(limits, resource, domain))
     }
 
-    /// Whether the second engine makes this statement.
-    pub fn says(&self, partition: u32, resource: &str, statement: &Statement) -> bool {
-        self.of_statement(partition, resource, statement).is_some()
-    }
-
     /// Checks that a record of `denials` has the second engine's statement at that position.
     ///
     /// # Errors
@@ -122,14 +131,19 @@ impl Watch {
         let Ok(announced) = Announced::decode(&kept.bytes) else {
             return violation("a record of `denials` cannot be read".to_owned());
         };
-        if !self.says(
+        let (of, resource, statement) = (
             announced.partition,
             &announced.resource,
             &announced.statement,
-        ) {
+        );
+        if self.of_statement(of, resource, statement).is_none() {
             return violation(format!("partition {partition}: {announced:?}"));
         }
-        self.announced[partition as usize].insert(kept.bytes.to_vec());
+        // What a log stated that was recreated since does not count for the present one.
+        if self.ruled[partition as usize].states(resource, statement) {
+            let one = (statement.place, resource.clone(), statement.scope.clone());
+            self.announced[partition as usize].insert(one);
+        }
         Ok(())
     }
 
@@ -180,42 +194,16 @@ impl Watch {
     /// Statements caused in this time whose decision records the log lacks. Rulings from before the log had an
     /// identity are not published; they are stated again with the identity.
     pub fn unannounced(&self, caused_us: &Range<u64>) -> Option<String> {
-        for ruled in &self.ruled {
-            let at = |at_us| (ruled.first_since(at_us), 0);
-            let caused = || ruled.said.range(at(caused_us.start)..at(caused_us.end));
-            let expected: usize = caused().map(|(_, said)| said.len()).sum();
+        self.ruled.iter().find_map(|ruled| {
             let found = &self.announced[ruled.index as usize];
-            let mut places = BTreeSet::new();
-            for bytes in found {
-                if let Ok(one) = Announced::decode(bytes)
-                    && ruled
-                        .said
-                        .get(&(one.statement.place.offset, one.statement.place.entry))
-                        .is_some_and(|said| said.iter().any(|s| s.statement == one.statement))
-                {
-                    places.insert((one.statement.place, one.resource, one.statement.scope));
-                }
-            }
-            let said: BTreeSet<_> = caused()
-                .flat_map(|(_, said)| said)
-                .filter(|said| said.statement.place.generation != 0)
-                .map(|s| {
-                    (
-                        s.statement.place,
-                        Box::from(&*s.resource),
-                        s.statement.scope.clone(),
-                    )
-                })
-                .collect();
-            if let Some(missing) = said.difference(&places).next() {
-                return Some(format!(
-                    "partition {}: {missing:?} ({} of {expected} are there)",
-                    ruled.index,
-                    places.len()
-                ));
-            }
-        }
-        None
+            let offsets = ruled.first_since(caused_us.start)..ruled.first_since(caused_us.end);
+            let is_missing = |(resource, one): &(&str, &Statement)| {
+                let key = (one.place, Box::from(*resource), one.scope.clone());
+                one.place.generation != 0 && !found.contains(&key)
+            };
+            let missing = ruled.stated_in(offsets).find(is_missing)?;
+            Some(format!("partition {}: {missing:?}", ruled.index))
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tollgate_engine::engine::{Engine, ResourceStatement, Rulings};
+use tollgate_engine::engine::{Engine, Rulings};
 use tollgate_limits::versions::{LimitsBook, Made};
 use tollgate_log::Stream;
 use tollgate_model as model;
@@ -20,11 +20,11 @@ use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::record::kind;
+use tollgate_shared::wire::statement::Scope;
 use tollgate_shared::wire::verdict::Verdict;
 
 use super::accounts::Accounts;
 use super::compare;
-use super::copies_compare::DeniedCopies;
 use super::coverage::Coverage;
 use super::held::Stated;
 use super::plan::Plan;
@@ -63,8 +63,6 @@ pub struct Ruled {
     pub model: model::PartitionModel,
     /// Rules its copies independently.
     pub(super) copies: model::copies::CopiesModel,
-    /// The engine's statements, by log position.
-    pub said: BTreeMap<(u64, u32), Vec<ResourceStatement>>,
     /// The engine's digest after each record.
     pub digests: Vec<u128>,
     /// The versions in force after each record.
@@ -81,14 +79,12 @@ pub struct Ruled {
     pub stated: Stated,
     /// The verdicts on agents' holds, by log position.
     pub verdicts: BTreeMap<Place, Vec<Verdict>>,
-    /// The last statements about denied scopes of copies.
-    pub(super) denied: DeniedCopies,
     /// The greatest number of copies ever granted to a hold, by resource, epoch and number.
     pub(super) granted: BTreeMap<(Box<str>, u128, u64), u32>,
     /// The numbers of reserves that were granted nothing, by resource and epoch.
     pub(super) not_granted: BTreeMap<(Box<str>, u128), BTreeSet<u64>>,
     /// The greatest number of statements that one record has caused.
-    pub(super) most_said: usize,
+    pub(super) statements_most: usize,
     pub(super) rulings: Rulings,
     pub(super) times: compare::Times,
 }
@@ -116,7 +112,7 @@ pub struct Watch {
     /// Partitions whose next record has to be the identity of a new generation.
     pub unbegun: BTreeSet<(Stream, u32)>,
     /// The statements that the `denials` stream should have, and those that it has.
-    pub(super) announced: Vec<BTreeSet<Vec<u8>>>,
+    pub(super) announced: Vec<BTreeSet<(Place, Box<str>, Scope)>>,
     pub(super) book: LimitsBook,
     /// The number of the newest version; 0 before the first.
     pub(super) newest_version: u64,
@@ -137,7 +133,6 @@ impl Ruled {
             engine: Engine::new(index, partitions),
             model: model::PartitionModel::with_effect(),
             copies: model::copies::CopiesModel::new(),
-            said: BTreeMap::new(),
             digests: Vec::new(),
             versions: Vec::new(),
             ticks: BTreeMap::new(),
@@ -146,10 +141,9 @@ impl Ruled {
             generations: Vec::new(),
             stated: Stated::new(),
             verdicts: BTreeMap::new(),
-            denied: DeniedCopies::new(),
             granted: BTreeMap::new(),
             not_granted: BTreeMap::new(),
-            most_said: 0,
+            statements_most: 0,
             rulings: Rulings::new(),
             times: compare::Times::default(),
         }
