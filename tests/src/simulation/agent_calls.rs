@@ -16,7 +16,7 @@ use super::plan::{QUIET_US, draw_pair};
 use super::said::end_of;
 use super::trace::hash_of;
 use super::watch::Kept;
-use super::world::{Event, World};
+use super::world::World;
 
 use super::agent_host::{STALE_US, TICK_US};
 
@@ -60,7 +60,9 @@ impl World {
         self.hear_of_holds(agent);
         self.look_for_awaited(agent);
         self.cover_agent(agent);
-        self.after(TICK_US, Event::AgentTick(agent, life));
+        self.at_agent(agent, self.now_us + TICK_US, move |world| {
+            world.agent_tick(agent, life)
+        });
         self.schedule_flush(agent);
     }
 
@@ -123,7 +125,9 @@ impl World {
         let host = &mut self.agents[agent];
         if !std::mem::replace(&mut host.flush_due, true) {
             let (life, pause_us) = (host.life, host.random.between(100, host.flush_pause_us));
-            self.after(pause_us, Event::Flush(agent, life));
+            self.at_agent(agent, self.now_us + pause_us, move |world| {
+                world.flush(agent, life)
+            });
         }
     }
 
@@ -186,7 +190,9 @@ impl World {
         let next_us = self.agents[agent]
             .random
             .between(every_us / 2, every_us * 3 / 2);
-        self.after(next_us, Event::Calls(agent, life));
+        self.at_agent(agent, self.now_us + next_us, move |world| {
+            world.calls(agent, life)
+        });
     }
 
     /// Makes a call for a pair. Returns the answer, and the greatest and least number of copies asked for.

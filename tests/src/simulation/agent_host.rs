@@ -259,8 +259,12 @@ impl World {
             self.try_link(agent, owner, 0);
         }
         let (every, offset) = (self.agents[agent].plan.every_us, self.random.below(5_000));
-        self.after(offset + every, Event::Calls(agent, life));
-        self.after(TICK_US, Event::AgentTick(agent, life));
+        self.at_agent(agent, self.now_us + offset + every, move |world| {
+            world.calls(agent, life)
+        });
+        self.at_agent(agent, self.now_us + TICK_US, move |world| {
+            world.agent_tick(agent, life)
+        });
         self.with_agent(agent, |process| process.look_for_new_resources());
     }
 

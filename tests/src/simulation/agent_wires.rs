@@ -11,7 +11,7 @@ use tollgate_shared::wire::link::{FromAgent, FromAggregator};
 use super::net::Sent;
 use super::plan::{Edge, Way};
 use super::trace::hash_of;
-use super::world::{Event, World};
+use super::world::World;
 
 use super::agent_host::{Batch, Followed};
 
@@ -52,15 +52,9 @@ impl World {
                 if connection != 0 {
                     self.send_subscription(agent, peer, connection, topic);
                     let happening = Happening::Subscribed { peer, resource };
-                    self.after(
-                        1,
-                        Event::AgentHears {
-                            agent,
-                            life,
-                            connection,
-                            happening,
-                        },
-                    );
+                    self.at_agent(agent, self.now_us + 1, move |world| {
+                        world.agent_hears(agent, life, connection, happening);
+                    });
                 }
             }
         }
@@ -104,15 +98,10 @@ impl World {
             let life = self.owners[owner].life;
             let sent = self.net.send(edge, self.now_us);
             self.arrive(sent, |at_us, world| {
-                world.at(
-                    at_us,
-                    Event::OwnerHears {
-                        owner,
-                        life,
-                        connection,
-                        message: message.clone(),
-                    },
-                );
+                let message = message.clone();
+                world.at_owner(owner, at_us, move |world| {
+                    world.owner_hears(owner, life, connection, &message);
+                });
             });
         }
     }
@@ -192,15 +181,10 @@ impl World {
             return;
         }
         self.arrive(sent, |at_us, world| {
-            world.at(
-                at_us,
-                Event::AgentHears {
-                    agent,
-                    life,
-                    connection,
-                    happening: happening.clone(),
-                },
-            );
+            let happening = happening.clone();
+            world.at_agent(agent, at_us, move |world| {
+                world.agent_hears(agent, life, connection, happening);
+            });
         });
     }
 
@@ -224,15 +208,9 @@ impl World {
         let link = &mut self.agents[agent].links[owner];
         link.attempt += 1;
         let attempt = link.attempt;
-        self.after(
-            after_us,
-            Event::LinkTried {
-                agent,
-                life,
-                owner,
-                attempt,
-            },
-        );
+        self.after(after_us, move |world| {
+            world.link_tried(agent, life, owner, attempt);
+        });
     }
 
     pub(super) fn link_tried(&mut self, agent: usize, life: u64, owner: usize, attempt: u64) {
@@ -297,15 +275,9 @@ impl World {
         let feed = &mut self.agents[agent].feeds[owner];
         feed.attempt += 1;
         let attempt = feed.attempt;
-        self.after(
-            after_us,
-            Event::FeedTried {
-                agent,
-                life,
-                owner,
-                attempt,
-            },
-        );
+        self.after(after_us, move |world| {
+            world.feed_tried(agent, life, owner, attempt);
+        });
     }
 
     pub(super) fn feed_tried(&mut self, agent: usize, life: u64, owner: usize, attempt: u64) {
@@ -377,15 +349,9 @@ impl World {
             // TCP retransmits it.
             Sent::Held | Sent::Lost => self.now_us + 200_000,
         };
-        self.at(
-            at_us,
-            Event::Subscribes {
-                owner,
-                life,
-                connection,
-                topic,
-            },
-        );
+        self.at_owner(owner, at_us, move |world| {
+            world.subscribes(owner, life, connection, topic);
+        });
     }
 
     /// Notes that a feed's connection is gone.

@@ -4,7 +4,6 @@
 //! the fault changed, whatever other faults have changed meanwhile.
 
 use super::clock::Clock;
-use super::event::Event;
 use super::plan::{Fault, Whose};
 use super::shared_host::LogCut;
 use super::world::World;
@@ -33,7 +32,7 @@ impl World {
             Fault::Stall { owner } => {
                 let host = &mut self.owners[owner];
                 host.stalled_until_us = host.stalled_until_us.max(to_us);
-                self.at(to_us, Event::OwnerGoesOn(owner));
+                self.at(to_us, move |world| world.owner_goes_on(owner));
                 let is_up = self.owners[owner].is_up();
                 self.watch.cover.see_if("owner stalled", is_up);
             }
@@ -54,7 +53,7 @@ impl World {
             Fault::Freeze { agent } => {
                 let host = &mut self.agents[agent];
                 host.frozen_until_us = host.frozen_until_us.max(to_us);
-                self.at(to_us, Event::AgentGoesOn(agent));
+                self.at(to_us, move |world| world.agent_goes_on(agent));
                 let is_there = self.agents[agent].process.is_some();
                 self.watch.cover.see_if("agent froze", is_there);
             }
@@ -105,15 +104,11 @@ impl World {
             // A host that is frozen handles the event later.
             Fault::Act { owner, does, draw } if !self.plan.is_plain => {
                 let life = self.owners[owner].life;
-                self.after(
-                    0,
-                    Event::OwnerAsked {
-                        owner,
-                        life,
-                        does,
-                        draw,
-                    },
-                );
+                self.at_owner(owner, now_us, move |world| {
+                    if world.owners[owner].life == life {
+                        world.operator_acts(owner, does, draw);
+                    }
+                });
             }
             Fault::Act { owner, does, draw } => self.operator_acts(owner, does, draw),
             Fault::Burst { agent, times } => {

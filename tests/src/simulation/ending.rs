@@ -16,7 +16,7 @@ use super::held::is_member;
 use super::plan::QUIET_US;
 use super::said::end_of;
 use super::trace::hash_of;
-use super::world::{Event, World};
+use super::world::World;
 
 /// How often state is compared with the second engine's.
 const CHECK_EVERY_US: u64 = 200_000;
@@ -74,7 +74,7 @@ impl World {
                 self.check_deny_list(agent);
             }
         }
-        self.after(CHECK_EVERY_US, Event::Checked);
+        self.after(CHECK_EVERY_US, |world| world.check_state());
     }
 
     /// Law 4: an aggregator's state equals the second engine's, wherever it stands.

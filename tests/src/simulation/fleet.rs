@@ -13,7 +13,7 @@ use tollgate_server::core::ruler::Ruler;
 
 use super::random::Random;
 use super::state_topic::{By, Cut};
-use super::world::{Event, World};
+use super::world::World;
 
 impl World {
     fn group_of(&self, owner: usize) -> usize {
@@ -91,24 +91,14 @@ impl World {
         {
             self.watch.cover.see("partition given to another owner");
             let life = self.owners[before].life;
-            self.after(
-                late_us,
-                Event::Revoked {
-                    owner: before,
-                    life,
-                    partition,
-                },
-            );
+            self.at_owner(before, self.now_us + late_us, move |world| {
+                world.revoked_from(before, life, partition);
+            });
         }
         let (life, us) = (self.owners[to].life, self.random.spread(100, 100_000));
-        self.after(
-            us,
-            Event::Assigned {
-                owner: to,
-                life,
-                partition,
-            },
-        );
+        self.at_owner(to, self.now_us + us, move |world| {
+            world.assigned_to(to, life, partition);
+        });
     }
 
     pub(super) fn assigned_to(&mut self, owner: usize, life: u64, partition: u32) {

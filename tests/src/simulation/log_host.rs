@@ -20,7 +20,7 @@ use super::random::Random;
 use super::shared_log::{Append, SharedLog};
 use super::trace::hash_of;
 use super::watch::Kept;
-use super::world::{Event, World};
+use super::world::World;
 
 /// The greatest number of events of the log that may wait for an aggregator, as in the real loop.
 pub(super) const LOG_EVENTS_MAX: usize = 64;
@@ -218,7 +218,7 @@ impl World {
             }
             // If the disk refuses an operation, an operator tries again.
             Err(OpenError::Io { .. }) => {
-                self.after(300_000, Event::OwnerStarts(owner));
+                self.after(300_000, move |world| world.owner_starts(owner));
                 None
             }
             Err(error) => {
@@ -352,7 +352,7 @@ impl World {
                     };
                     let late = 0 < self.appends_late_us;
                     self.watch.cover.see_if("appends late", late);
-                    self.after(us, Event::SharedAppends { owner, life });
+                    self.after(us, move |world| world.shared_appends(owner, life));
                 }
             }
         }
@@ -396,7 +396,7 @@ impl World {
             let us = self.random.spread(10, 1_000) + self.random.below(self.answers_late_us);
             let slow = 0 < self.answers_late_us;
             self.watch.cover.see_if("log slow", slow);
-            self.after(us, Event::JournalTurn { owner, life });
+            self.after(us, move |world| world.journal_turn(owner, life));
         }
     }
 
@@ -408,7 +408,7 @@ impl World {
         }
         if LOG_EVENTS_MAX <= host.log_events {
             // The channel is full: the journal waits.
-            return self.after(1_000, Event::JournalTurn { owner, life });
+            return self.after(1_000, move |world| world.journal_turn(owner, life));
         }
         let wall = self.log_clock.wall(now_us);
         let LogHost::Journal { core, disk, .. } = &mut self.log else {
@@ -429,7 +429,7 @@ impl World {
             self.journal_turn_soon(owner);
         }
         if idle {
-            self.after(IDLE_TURN_US, Event::JournalTurn { owner, life });
+            self.after(IDLE_TURN_US, move |world| world.journal_turn(owner, life));
         }
         self.told_by_log(owner, wall.as_millis(), events);
     }
@@ -518,13 +518,8 @@ impl World {
         // In order: answers and deliveries share one channel.
         let at_us = (self.now_us + us).max(host.log_last_us + 1);
         host.log_last_us = at_us;
-        self.at(
-            at_us,
-            Event::OwnerLog {
-                owner,
-                life,
-                events,
-            },
-        );
+        self.at_owner(owner, at_us, move |world| {
+            world.owner_log(owner, life, events);
+        });
     }
 }

@@ -46,7 +46,6 @@ mod draw;
 mod draw_faults;
 pub mod ending;
 mod entering;
-pub mod event;
 pub mod faults;
 mod feeding;
 pub mod fleet;

@@ -22,7 +22,6 @@ use tollgate_shared::wire::amendment::Act;
 
 use super::copy_limits::COPIES;
 use super::documents::{DOMAINS, Document, RESOURCES};
-use super::event::Event;
 use super::plan::draw_pair;
 use super::random::Random;
 use super::watch::Watch;
@@ -128,7 +127,9 @@ impl World {
                 // Not all at once, and later on hosts that are frozen.
                 false => {
                     let us = self.random.spread(1, 200_000);
-                    self.after(us, Event::OwnerReads(owner));
+                    self.at_owner(owner, self.now_us + us, move |world| {
+                        world.owner_reads_file(owner);
+                    });
                 }
             }
         }

@@ -23,7 +23,7 @@ pub use super::log_host::LogHost;
 use super::plan::{Edge, Way};
 use super::shared_log::Append;
 use super::trace::hash_of;
-use super::world::{Event, World};
+use super::world::World;
 
 use super::arrivals::drift_us;
 use super::owner_host::Doom;
@@ -121,16 +121,9 @@ impl World {
             } => {
                 let life = self.owners[owner].life;
                 let us = self.random.spread(500, 600_000);
-                self.after(
-                    us,
-                    Event::Restored {
-                        owner,
-                        life,
-                        partition,
-                        attempt,
-                        known,
-                    },
-                );
+                self.at_owner(owner, self.now_us + us, move |world| {
+                    world.restored(owner, life, partition, attempt, &known);
+                });
             }
             Effect::Publish { topic, frame } => self.publish(owner, topic, frame),
             Effect::Answer { peer, message } => self.answer(owner, &peer, message),
@@ -145,14 +138,9 @@ impl World {
                 let host = &mut self.owners[owner];
                 host.writing.insert(partition, (upto, chunks));
                 let (life, us) = (host.life, host.random.spread(500, 400_000));
-                self.after(
-                    us,
-                    Event::SnapshotWritten {
-                        owner,
-                        life,
-                        partition,
-                    },
-                );
+                self.at_owner(owner, self.now_us + us, move |world| {
+                    world.snapshot_written(owner, life, partition);
+                });
             }
             Effect::DropSnapshot { partition, upto } => self.drop_snapshot(owner, partition, upto),
             Effect::Aside(aside) => {

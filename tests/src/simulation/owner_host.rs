@@ -283,7 +283,7 @@ impl World {
         self.perform(owner, effects);
         self.owner_reads_file(owner);
         if matches!(self.log, LogHost::Journal { .. }) {
-            self.after(1_000_000, Event::JournalTurn { owner, life });
+            self.after(1_000_000, move |world| world.journal_turn(owner, life));
         }
         if self.plan.fleet {
             self.owner_joins(owner);
@@ -346,7 +346,7 @@ impl World {
             }
         }
         self.log.process_ends(power);
-        self.after(SESSION_US, Event::OwnerMissed { owner, life });
+        self.after(SESSION_US, move |world| world.owner_missed(owner, life));
         if power {
             // The group is not notified.
             return;
@@ -369,15 +369,9 @@ impl World {
             false => Happening::LinkDown { peer: owner },
         };
         let us = self.random.spread(50, 5_000);
-        self.after(
-            us,
-            Event::AgentHears {
-                agent,
-                life,
-                connection,
-                happening,
-            },
-        );
+        self.at_agent(agent, self.now_us + us, move |world| {
+            world.agent_hears(agent, life, connection, happening);
+        });
     }
 
     /// Hands the core an event, and performs the effects that it requests.
@@ -403,7 +397,7 @@ impl World {
         if at_us < host.turn_at_us && host.is_up() {
             host.turn_at_us = at_us;
             let life = host.life;
-            self.at(at_us, Event::OwnerTurn { owner, life });
+            self.at_owner(owner, at_us, move |world| world.owner_turn(owner, life));
         }
     }
 

@@ -8,7 +8,7 @@ use super::faults::LogWay;
 use super::log_host::{LOG_EVENTS_MAX, LogHost};
 use super::random::CERTAIN_PPM;
 use super::shared_log::refused;
-use super::world::{Event, World};
+use super::world::World;
 
 /// The end of a cut of one direction between an aggregator and the log.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl World {
         if host.is_up() && !std::mem::replace(&mut host.log_due, true) {
             let life = host.life;
             let us = self.random.spread(100, 8_000);
-            self.after(us, Event::SharedDelivers { owner, life });
+            self.after(us, move |world| world.shared_delivers(owner, life));
         }
     }
 
@@ -112,7 +112,7 @@ impl World {
             return;
         }
         if let Some(cut) = self.held_up(owner) {
-            return self.at(cut.until_us, Event::SharedAppends { owner, life });
+            return self.at(cut.until_us, move |world| world.shared_appends(owner, life));
         }
         let Some((answers, answers_cut)) = self.take_appends(owner) else {
             return;
@@ -135,14 +135,9 @@ impl World {
         self.watch.cover.see_if("log slow", slow);
         host.answers_last_us = at_us.max(host.answers_last_us + 1);
         let at_us = host.answers_last_us;
-        self.at(
-            at_us,
-            Event::SharedAnswers {
-                owner,
-                life,
-                answers,
-            },
-        );
+        self.at(at_us, move |world| {
+            world.shared_answers(owner, life, answers)
+        });
     }
 
     pub(super) fn shared_answers(&mut self, owner: usize, life: u64, answers: Vec<LogEvent>) {
@@ -218,7 +213,9 @@ impl World {
         {
             host.log_due = true;
             self.watch.cover.see("owner cut off from the log");
-            return self.at(cut.until_us, Event::SharedDelivers { owner, life });
+            return self.at(cut.until_us, move |world| {
+                world.shared_delivers(owner, life)
+            });
         }
         let events = log.deliver(&mut host.session, records_max);
         let behind = log.is_behind(&host.session);

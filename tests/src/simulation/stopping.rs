@@ -6,7 +6,6 @@
 use tollgate_log::LogEvent;
 use tollgate_server::core::event::Event as CoreEvent;
 
-use super::event::Event;
 use super::log_host::LogHost;
 use super::owner_host::Doom;
 use super::world::World;
@@ -41,7 +40,7 @@ impl World {
             power,
         });
         self.owner_dies(owner);
-        self.after(1_000, Event::OwnerMissed { owner, life });
+        self.after(1_000, move |world| world.owner_missed(owner, life));
     }
 
     /// Closes the journal, and returns its last answers. `None`: no process has it open, or the machine stopped.
@@ -83,7 +82,7 @@ impl World {
             });
             self.owner_dies(owner);
         }
-        self.after(AGAIN_AFTER_US, Event::OwnerStarts(owner));
+        self.after(AGAIN_AFTER_US, move |world| world.owner_starts(owner));
     }
 
     /// Sets a crash for an opening of the journal, if one is due; the opening process finds out.
@@ -109,7 +108,7 @@ impl World {
             format!("owner {owner} dies opening the journal{how}")
         });
         self.log.process_ends(power);
-        self.after(AGAIN_AFTER_US, Event::OwnerStarts(owner));
+        self.after(AGAIN_AFTER_US, move |world| world.owner_starts(owner));
     }
 
     /// The journal is open: a crash that was set for the opening did not occur.

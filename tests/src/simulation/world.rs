@@ -8,15 +8,14 @@
 //! created. What stays true: a run is a function of its plan; nothing here reads a real clock, uses other
 //! randomness than the seed's, or waits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use super::agent_holds::Offered;
 use super::agent_host::AgentHost;
 use super::arrivals::SendingProcess;
 use super::calm_effect::CalmCalls;
 use super::clock::Clock;
-pub use super::event::Event;
-use super::held::{Death, Returns};
+pub use super::held::{Death, Returns};
 use super::net::Net;
 use super::operators::Operators;
 use super::owner_host::{LogHost, OwnerHost};
@@ -26,6 +25,19 @@ use super::random::Random;
 use super::state_topic::StateTopic;
 use super::trace::{Trace, Violation};
 use super::watch::Watch;
+
+/// A process that handles an event, and so later if it is frozen.
+#[derive(Clone, Copy, Debug)]
+enum Frozen {
+    Agent(usize),
+    Owner(usize),
+}
+
+/// An event. What happens names the life of its process, so that it never reaches a later process.
+pub struct Event {
+    process: Option<Frozen>,
+    happens: Box<dyn FnOnce(&mut World)>,
+}
 
 /// The world.
 pub struct World {
@@ -136,17 +148,17 @@ impl World {
             plan,
         };
         for (index, episode) in world.plan.episodes.clone().iter().enumerate() {
-            world.at(episode.from_us, Event::Begins(index));
-            world.at(episode.to_us, Event::Ends(index));
+            world.at(episode.from_us, move |world| world.fault_begins(index));
+            world.at(episode.to_us, move |world| world.fault_ends(index));
         }
         for owner in 0..world.owners.len() {
-            world.at(0, Event::OwnerStarts(owner));
+            world.at(0, move |world| world.owner_starts(owner));
         }
         for agent in 0..world.agents.len() {
-            world.at(1_000, Event::AgentStarts(agent));
+            world.at(1_000, move |world| world.agent_starts(agent));
         }
-        world.at(200_000, Event::Checked);
-        world.at(world.plan.length_us, Event::End);
+        world.at(200_000, |world| world.check_state());
+        world.at(world.plan.length_us, |world| world.end());
         if 1 < world.owners.len() {
             world.watch.cover.see("more than one owner");
         }
@@ -154,13 +166,44 @@ impl World {
     }
 
     /// Schedules an event at an instant.
-    pub fn at(&mut self, at_us: u64, event: Event) {
-        self.queue.push(at_us.max(self.now_us), event);
+    pub fn at(&mut self, at_us: u64, happens: impl FnOnce(&mut Self) + 'static) {
+        self.schedule(at_us, None, happens);
     }
 
     /// Schedules an event after a time.
-    pub fn after(&mut self, us: u64, event: Event) {
-        self.at(self.now_us + us, event);
+    pub fn after(&mut self, us: u64, happens: impl FnOnce(&mut Self) + 'static) {
+        self.at(self.now_us + us, happens);
+    }
+
+    /// Schedules an event that an agent's process handles: later, if the process is frozen then.
+    pub fn at_agent(
+        &mut self,
+        agent: usize,
+        at_us: u64,
+        happens: impl FnOnce(&mut Self) + 'static,
+    ) {
+        self.schedule(at_us, Some(Frozen::Agent(agent)), happens);
+    }
+
+    /// The same for an aggregator's process.
+    pub fn at_owner(
+        &mut self,
+        owner: usize,
+        at_us: u64,
+        happens: impl FnOnce(&mut Self) + 'static,
+    ) {
+        self.schedule(at_us, Some(Frozen::Owner(owner)), happens);
+    }
+
+    fn schedule(
+        &mut self,
+        at_us: u64,
+        process: Option<Frozen>,
+        happens: impl FnOnce(&mut Self) + 'static,
+    ) {
+        let happens = Box::new(happens);
+        let event = Event { process, happens };
+        self.queue.push(at_us.max(self.now_us), event);
     }
 
     /// Notes a violation of a law; the run ends with the first.
@@ -195,146 +238,38 @@ impl World {
         }
     }
 
+    /// A frozen process handles waiting events when it continues, in order.
     fn happen(&mut self, event: Event) {
-        // A frozen process handles waiting events when it continues, in order.
-        let now_us = self.now_us;
-        if let Some((waiting, until_us)) = self.waiting_room(&event)
-            && (now_us < until_us || !waiting.is_empty())
-        {
-            waiting.push_back(event);
-            return;
+        let (waiting, until_us) = match event.process {
+            None => return (event.happens)(self),
+            Some(Frozen::Agent(agent)) => {
+                let host = &mut self.agents[agent];
+                (&mut host.waiting, host.frozen_until_us)
+            }
+            Some(Frozen::Owner(owner)) => {
+                let host = &mut self.owners[owner];
+                (&mut host.waiting, host.stalled_until_us)
+            }
+        };
+        if self.now_us < until_us || !waiting.is_empty() {
+            return waiting.push_back(event);
         }
-        self.happen_now(event);
+        (event.happens)(self);
     }
 
-    fn happen_now(&mut self, event: Event) {
-        match event {
-            Event::Begins(index) => self.fault_begins(index),
-            Event::Ends(index) => self.fault_ends(index),
-            Event::AgentStarts(agent) => self.agent_starts(agent),
-            Event::Calls(agent, life) => self.calls(agent, life),
-            Event::Flush(agent, life) => self.flush(agent, life),
-            Event::AgentTick(agent, life) => self.agent_tick(agent, life),
-            Event::LinkTried {
-                agent,
-                life,
-                owner,
-                attempt,
-            } => self.link_tried(agent, life, owner, attempt),
-            Event::FeedTried {
-                agent,
-                life,
-                owner,
-                attempt,
-            } => self.feed_tried(agent, life, owner, attempt),
-            Event::AgentHears {
-                agent,
-                life,
-                connection,
-                happening,
-            } => self.agent_hears(agent, life, connection, happening),
-            Event::OwnerStarts(owner) => self.owner_starts(owner),
-            Event::OwnerReads(owner) => self.owner_reads_file(owner),
-            Event::OwnerAsked {
-                owner,
-                life,
-                does,
-                draw,
-            } => {
-                if self.owners[owner].life == life {
-                    self.operator_acts(owner, does, draw);
-                }
-            }
-            Event::OwnerHears {
-                owner,
-                life,
-                connection,
-                message,
-            } => self.owner_hears(owner, life, connection, &message),
-            Event::Subscribes {
-                owner,
-                life,
-                connection,
-                topic,
-            } => self.subscribes(owner, life, connection, topic),
-            Event::OwnerTurn { owner, life } => self.owner_turn(owner, life),
-            Event::OwnerLog {
-                owner,
-                life,
-                events,
-            } => self.owner_log(owner, life, events),
-            Event::JournalTurn { owner, life } => self.journal_turn(owner, life),
-            Event::SharedAppends { owner, life } => self.shared_appends(owner, life),
-            Event::SharedDelivers { owner, life } => self.shared_delivers(owner, life),
-            Event::SharedAnswers {
-                owner,
-                life,
-                answers,
-            } => self.shared_answers(owner, life, answers),
-            Event::SnapshotWritten {
-                owner,
-                life,
-                partition,
-            } => self.snapshot_written(owner, life, partition),
-            Event::Assigned {
-                owner,
-                life,
-                partition,
-            } => self.assigned_to(owner, life, partition),
-            Event::Revoked {
-                owner,
-                life,
-                partition,
-            } => self.revoked_from(owner, life, partition),
-            Event::OwnerMissed { owner, life } => self.owner_missed(owner, life),
-            Event::Restored {
-                owner,
-                life,
-                partition,
-                attempt,
-                known,
-            } => self.restored(owner, life, partition, attempt, &known),
-            Event::AgentGoesOn(agent) => {
-                if self.agents[agent].frozen_until_us <= self.now_us {
-                    let waiting = std::mem::take(&mut self.agents[agent].waiting);
-                    waiting.into_iter().for_each(|event| self.happen_now(event));
-                }
-            }
-            Event::OwnerGoesOn(owner) => {
-                if self.owners[owner].stalled_until_us <= self.now_us {
-                    let waiting = std::mem::take(&mut self.owners[owner].waiting);
-                    waiting.into_iter().for_each(|event| self.happen_now(event));
-                }
-            }
-            Event::Checked => self.check_state(),
-            Event::End => self.end(),
+    /// An agent's process continues after a freeze.
+    pub(super) fn agent_goes_on(&mut self, agent: usize) {
+        if self.agents[agent].frozen_until_us <= self.now_us {
+            let waiting = std::mem::take(&mut self.agents[agent].waiting);
+            waiting.into_iter().for_each(|event| (event.happens)(self));
         }
     }
 
-    /// Where events for a frozen process wait, and the end of the freeze.
-    fn waiting_room(&mut self, event: &Event) -> Option<(&mut VecDeque<Event>, u64)> {
-        match event {
-            Event::Calls(agent, _)
-            | Event::Flush(agent, _)
-            | Event::AgentTick(agent, _)
-            | Event::AgentHears { agent, .. } => {
-                let host = &mut self.agents[*agent];
-                Some((&mut host.waiting, host.frozen_until_us))
-            }
-            Event::OwnerHears { owner, .. }
-            | Event::OwnerReads(owner)
-            | Event::OwnerAsked { owner, .. }
-            | Event::Subscribes { owner, .. }
-            | Event::OwnerTurn { owner, .. }
-            | Event::OwnerLog { owner, .. }
-            | Event::Assigned { owner, .. }
-            | Event::Revoked { owner, .. }
-            | Event::Restored { owner, .. }
-            | Event::SnapshotWritten { owner, .. } => {
-                let host = &mut self.owners[*owner];
-                Some((&mut host.waiting, host.stalled_until_us))
-            }
-            _ => None,
+    /// An aggregator's process continues after a stall.
+    pub(super) fn owner_goes_on(&mut self, owner: usize) {
+        if self.owners[owner].stalled_until_us <= self.now_us {
+            let waiting = std::mem::take(&mut self.owners[owner].waiting);
+            waiting.into_iter().for_each(|event| (event.happens)(self));
         }
     }
 }
