@@ -8,16 +8,16 @@
 //!
 //! Does not know which aggregator rules. What stays true: every verdict that an agent reports is in the log.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use tollgate_agent::{Cause, Denied, Hold, Refused, SeizeError};
-use tollgate_shared::names::partition_of_resource;
+use tollgate_shared::wire::verdict::{Verdict, VerdictSays};
 
 use super::agent_holds::WAIT;
 use super::copy_limits::COPIES;
-use super::watch::Ruled;
 use super::world::World;
 
 /// By how much clocks may differ over the time of a wait, including rounding.
@@ -195,26 +195,37 @@ impl World {
         }
     }
 
-    fn all_ruled_of(&self, resource: usize) -> impl Iterator<Item = &Ruled> {
-        let partition = partition_of_resource(COPIES[resource], self.plan.partitions);
+    /// All verdicts that the log ever gave to an epoch about a resource.
+    fn verdicts_of(&self, resource: usize, epoch: u128) -> impl Iterator<Item = &VerdictSays> {
         let all = self.watch.ruled.iter().chain(&self.watch.past);
-        all.filter(move |ruled| ruled.index == partition)
+        let all = all.flat_map(|ruled| ruled.verdicts.values().flatten());
+        let is_it = move |one: &&Verdict| one.epoch == epoch && *one.resource == *COPIES[resource];
+        all.filter(is_it).map(|one| &one.says)
     }
 
     /// The greatest number of copies that the log ever granted to a hold of this number and epoch.
-    fn log_granted(&self, resource: usize, epoch: u128, number: u64) -> Option<u32> {
-        let key = (Box::from(COPIES[resource]), epoch, number);
-        let all = self.all_ruled_of(resource);
-        all.filter_map(|ruled| ruled.granted.get(&key))
-            .copied()
-            .max()
+    fn log_granted(&self, resource: usize, epoch: u128, of: u64) -> Option<u32> {
+        let granted = self
+            .verdicts_of(resource, epoch)
+            .filter_map(|says| match says {
+                VerdictSays::Granted { number, copies, .. }
+                | VerdictSays::Seized { number, copies, .. }
+                | VerdictSays::Held { number, copies, .. } => (*number == of).then_some(*copies),
+                _ => None,
+            });
+        granted.max()
     }
 
     /// How many reserves of an epoch were granted nothing by the log.
     fn log_refused(&self, resource: usize, epoch: u128) -> u64 {
-        let key = (Box::from(COPIES[resource]), epoch);
-        let all = self.all_ruled_of(resource);
-        let refused = all.filter_map(|ruled| ruled.not_granted.get(&key));
-        refused.map(|numbers| numbers.len() as u64).sum()
+        let refused = self
+            .verdicts_of(resource, epoch)
+            .filter_map(|says| match says {
+                VerdictSays::Granted {
+                    number, copies: 0, ..
+                } => Some(*number),
+                _ => None,
+            });
+        refused.collect::<BTreeSet<u64>>().len() as u64
     }
 }

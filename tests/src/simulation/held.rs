@@ -91,22 +91,6 @@ impl Ruled {
                 says: due.says.clone(),
             };
             self.verdicts.entry(due.place).or_default().push(verdict);
-            let hold = |number: u64| (Box::from(&*due.resource), due.epoch, number);
-            match due.says {
-                VerdictSays::Granted {
-                    number, copies: 0, ..
-                } => {
-                    let of_epoch = (Box::from(&*due.resource), due.epoch);
-                    self.not_granted.entry(of_epoch).or_default().insert(number);
-                }
-                VerdictSays::Granted { number, copies, .. }
-                | VerdictSays::Seized { number, copies, .. }
-                | VerdictSays::Held { number, copies, .. } => {
-                    let most = self.granted.entry(hold(number)).or_default();
-                    *most = copies.max(*most);
-                }
-                _ => {}
-            }
         }
     }
 

@@ -332,7 +332,7 @@ fn lock<T>(common: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::coverage::WANTED;
+    use super::super::coverage::all as all_states;
     use super::super::faults::Episode;
     use super::super::trace::{NO_LAW, PANICKED};
     use super::*;
@@ -406,7 +406,7 @@ mod tests {
         };
         let sum = run_all(&order, |_| Ok(())).expect("nothing is written");
         assert_eq!((sum.seeds, sum.kept), (2, 2));
-        assert!(sum.faults.is_empty() && sum.met.missing().len() == WANTED.len());
+        assert!(sum.faults.is_empty() && sum.met.missing().len() == all_states().count());
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         let mut lines = 0;
         let each = |_: &SeedLine| {
@@ -427,7 +427,7 @@ mod tests {
     /// A sum with everything covered except one situation.
     fn without(what: &str, seeds: u64) -> SeedSum {
         let mut met = Coverage::default();
-        let others = WANTED.into_iter().filter(|of| *of != what);
+        let others = all_states().filter(|of| *of != what);
         others.for_each(|of| met.see(of));
         let planned = Fault::KINDS.into_iter().filter(|of| *of != what);
         SeedSum {

@@ -79,10 +79,6 @@ pub struct Ruled {
     pub stated: Stated,
     /// The verdicts on agents' holds, by log position.
     pub verdicts: BTreeMap<Place, Vec<Verdict>>,
-    /// The greatest number of copies ever granted to a hold, by resource, epoch and number.
-    pub(super) granted: BTreeMap<(Box<str>, u128, u64), u32>,
-    /// The numbers of reserves that were granted nothing, by resource and epoch.
-    pub(super) not_granted: BTreeMap<(Box<str>, u128), BTreeSet<u64>>,
     /// The greatest number of statements that one record has caused.
     pub(super) statements_most: usize,
     pub(super) rulings: Rulings,
@@ -141,8 +137,6 @@ impl Ruled {
             generations: Vec::new(),
             stated: Stated::new(),
             verdicts: BTreeMap::new(),
-            granted: BTreeMap::new(),
-            not_granted: BTreeMap::new(),
             statements_most: 0,
             rulings: Rulings::new(),
             times: compare::Times::default(),
