@@ -389,9 +389,8 @@ fn at_the_bound_holds_are_not_counted_and_nothing_is_evicted() {
     played.hold("A", 1, "a", 1);
     played.hold("A", 2, "a", 1);
     let before = played.copies.digest();
-    let id = played.id("A", 3);
     let ask = Ask {
-        id,
+        id: played.id("A", 3),
         at: at(0),
         domain: "a",
         copies: 1,
