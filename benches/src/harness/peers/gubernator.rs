@@ -100,7 +100,6 @@ impl PeerClient for GubernatorClient {
             hits: 1,
             limit: LIMIT,
             duration_ms: 1_000,
-            ..RateLimitRequest::default()
         };
         let request = RateLimitRequests {
             requests: vec![hit],
