@@ -502,7 +502,7 @@ impl World {
                     };
                     self.seen_in_log(stream, partition, &record)?;
                 }
-                Err(_) => self.watch.cover.see("append refused"),
+                Err(_) => self.watch.append_refused(),
             }
         }
         Some(())

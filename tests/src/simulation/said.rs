@@ -172,12 +172,23 @@ impl Watch {
         }
     }
 
+    /// The log has refused an append.
+    pub fn append_refused(&mut self) {
+        self.has_refused = true;
+        self.cover.see("append refused");
+    }
+
     /// A total that was asked for in this time and has not been applied yet.
     pub fn total_overdue(&self, asked_us: Range<u64>) -> Option<String> {
         let partitions = self.partitions;
-        // A total that was appended after a later one counts nothing. So do, after a power cut, those of a source
-        // that has lost its end, until it comes as far as the last total that the target has.
+        // A total that was appended after a later one counts nothing, which happens only where the log has refused an
+        // append. So do, after a power cut, those of a source that has lost its end, until it comes as far as the
+        // last total that the target has.
+        let may_pass = self.has_refused || self.accounts.lost_us.is_some();
         let is_passed = |(resource, source, offset): &TotalName| {
+            if !may_pass {
+                return false;
+            }
             let target = partition_of_resource(resource, partitions);
             let engine = &self.ruled[target as usize].engine;
             engine.applied_total(resource, *source) >= Some(*offset)

@@ -68,7 +68,7 @@ impl World {
             self.owners[owner].tickets.remove(&ticket);
             let refuse = self.random.chance(refused_ppm);
             if refuse && !self.random.chance(taken_ppm) {
-                self.watch.cover.see("append refused");
+                self.watch.append_refused();
                 answers.push(refused(ticket, "refused"));
                 continue;
             }

@@ -103,6 +103,8 @@ pub struct Watch {
     pub cover: Coverage,
     /// Totals that records asked for and that have not been applied, with the true time of the request.
     pub(super) totals_due: BTreeMap<TotalName, u64>,
+    /// Whether the log has refused an append.
+    pub(super) has_refused: bool,
     /// Resources of copies whose denials some version ignored, by a switch or by the document.
     pub(super) ever_ignored: BTreeSet<&'static str>,
     /// Partitions whose next record has to be the identity of a new generation.
@@ -166,6 +168,7 @@ impl Watch {
             accounts: Accounts::default(),
             cover: Coverage::default(),
             totals_due: BTreeMap::new(),
+            has_refused: false,
             ever_ignored: BTreeSet::new(),
             unbegun: BTreeSet::new(),
             announced: vec![BTreeSet::new(); partitions as usize],
