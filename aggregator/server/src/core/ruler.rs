@@ -287,11 +287,6 @@ impl Ruler {
         self.engine.totalled()
     }
 
-    /// The source offset of the last applied total from a partition.
-    pub fn applied_total(&self, resource: &str, source: u32) -> Option<u64> {
-        self.engine.applied_total(resource, source)
-    }
-
     /// The denial of a domain's pair, if one is in force.
     pub fn denial(&self, resource: &str, domain: &str) -> Option<Denial> {
         Some(self.engine.pair(resource, domain)?.denial?.denial)
