@@ -68,7 +68,7 @@ async fn forge(dir: &Path) {
         let mut taken = false;
         while let Some(event) = inbox.recv().await {
             match event {
-                LogEvent::Appended { result, .. } => taken = result.is_ok(),
+                LogEvent::Appended { answers, .. } => taken = answers[0].result.is_ok(),
                 LogEvent::Closed => return taken,
                 _ => {}
             }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use tokio::sync::mpsc::Sender;
-use tollgate_log::{AppendError, Delivered, Log, LogEvent, Stream};
+use tollgate_log::{Answer, AppendError, Delivered, Log, LogEvent, Stream};
 use tollgate_shared::wire::MESSAGE_BYTES_MAX;
 
 use self::open::Open;
@@ -349,9 +349,11 @@ fn close_finishes_what_was_accepted(medium: &dyn Medium) {
     let mut closed = false;
     while !closed || !answers.contains_key(&late) {
         match open.event() {
-            LogEvent::Appended { ticket, result, .. } => {
-                assert!(!closed || ticket == late, "answered before `Closed`");
-                answers.insert(ticket, result);
+            LogEvent::Appended { answers: some, .. } => {
+                for Answer { ticket, result } in some {
+                    assert!(!closed || ticket == late, "answered before `Closed`");
+                    answers.insert(ticket, result);
+                }
             }
             LogEvent::Closed => closed = true,
             _ => {}

@@ -78,11 +78,7 @@ fn serve(log: &Mutex<SharedLog>, commands: &mpsc::Receiver<Command>, events: &Se
                     false => log.put(&append, now()).map(|record| record.offset),
                 };
                 let ticket = append.ticket;
-                said.push(LogEvent::Appended {
-                    ticket,
-                    result,
-                    taken: None,
-                });
+                said.push(LogEvent::answer(ticket, result));
             }
             Command::Follow(stream, partition, from) => {
                 log.follow(&mut session, stream, partition, from);

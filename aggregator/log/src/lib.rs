@@ -127,13 +127,11 @@ pub enum LogEvent {
         /// What is wrong and where, for people.
         why: String,
     },
-    /// An append was answered.
+    /// Appends were answered. A log that takes several records at once answers them by one event.
     Appended {
-        /// The ticket of the append.
-        ticket: Ticket,
-        /// The offset of the record, which is as durable as configured.
-        result: Result<u64, AppendError>,
-        /// The instant at which the log took it, if the log knows that more precisely than the record's append
+        /// At least one answer, in the order of their records.
+        answers: Vec<Answer>,
+        /// The instant at which the log took them, if the log knows that more precisely than the records' append
         /// time, which is in milliseconds.
         taken: Option<Timestamp>,
     },
@@ -147,6 +145,40 @@ pub enum LogEvent {
     /// The log was closed: everything accepted before `close` has been answered and is durable, and the log has
     /// released its locks and connections. The last event.
     Closed,
+}
+
+/// The answer to one append.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The ticket of the append.
+    pub ticket: Ticket,
+    /// The offset of the record, which is as durable as configured.
+    pub result: Result<u64, AppendError>,
+}
+
+impl LogEvent {
+    /// The event that answers one append, by a log that does not know when it took the record.
+    pub fn answer(ticket: Ticket, result: Result<u64, AppendError>) -> Self {
+        Self::Appended {
+            answers: vec![Answer { ticket, result }],
+            taken: None,
+        }
+    }
+
+    /// The answers to appends that this event brings: none, unless it is [`LogEvent::Appended`].
+    pub fn answers(&self) -> &[Answer] {
+        match self {
+            Self::Appended { answers, .. } => answers,
+            _ => &[],
+        }
+    }
+
+    /// The answer to this append, if this event brings it.
+    pub fn answer_to(&self, ticket: Ticket) -> Option<&Result<u64, AppendError>> {
+        let mut answers = self.answers().iter();
+        let answer = answers.find(|answer| answer.ticket == ticket)?;
+        Some(&answer.result)
+    }
 }
 
 /// An open log. It sends events to the channel that its owner passed when opening it.

@@ -65,9 +65,11 @@ impl Out {
     fn drain(&mut self, left: u64) {
         while self.answered + left < self.sent {
             match self.events.blocking_recv().expect("the journal answers") {
-                LogEvent::Appended { result, .. } => {
-                    result.expect("appended");
-                    self.answered += 1;
+                LogEvent::Appended { answers, .. } => {
+                    for answer in answers {
+                        answer.result.expect("appended");
+                        self.answered += 1;
+                    }
                 }
                 other => panic!("{other:?}"),
             }

@@ -187,16 +187,20 @@ fn until<T>(
                 }
             }
             LogEvent::Down { why } => return Err(no_answer(why.clone())),
-            LogEvent::Appended {
-                result: Err(AppendError::Never(why)),
-                ..
-            } => return Err(Failure::Data(format!("{why}: nothing was changed"))),
-            LogEvent::Appended {
-                result: Err(error), ..
-            } => {
-                return Err(no_answer(format!(
-                    "{error}: whether it was appended is not known; push again"
-                )));
+            LogEvent::Appended { answers, .. } => {
+                for answer in answers {
+                    match &answer.result {
+                        Ok(_) => {}
+                        Err(AppendError::Never(why)) => {
+                            return Err(Failure::Data(format!("{why}: nothing was changed")));
+                        }
+                        Err(error) => {
+                            return Err(no_answer(format!(
+                                "{error}: whether it was appended is not known; push again"
+                            )));
+                        }
+                    }
+                }
             }
             LogEvent::Gap { .. } | LogEvent::Broken { .. } => {
                 return Err(Failure::Data(format!("limits cannot be read: {event:?}")));

@@ -144,8 +144,8 @@ fn write_journal(journal: &Path, entries: u64) -> anyhow::Result<()> {
         on_the_way += 1;
         while ON_THE_WAY_MAX <= on_the_way {
             let event = inbox.blocking_recv().context("the journal has ended")?;
-            if let LogEvent::Appended { result, .. } = event {
-                result.context("an append")?;
+            for answer in event.answers() {
+                answer.result.clone().context("an append")?;
                 on_the_way -= 1;
             }
         }

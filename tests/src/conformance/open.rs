@@ -70,12 +70,15 @@ impl Open {
     }
 
     pub fn answer(&mut self, ticket: Ticket) -> Result<u64, AppendError> {
-        self.find(|event| match event {
-            LogEvent::Appended {
-                ticket: t, result, ..
-            } if *t == ticket => Some(result.clone()),
-            _ => None,
-        })
+        // An event may have more answers, so it is kept.
+        loop {
+            let answer = { self.passed_over.iter() }.find_map(|event| event.answer_to(ticket));
+            if let Some(answer) = answer {
+                return answer.clone();
+            }
+            let event = self.event();
+            self.passed_over.push(event);
+        }
     }
 
     pub fn append(&mut self, stream: Stream, partition: u32, record: impl Into<Vec<u8>>) -> u64 {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tollgate_log::journal::core::{Core as Journal, JournalCommand};
 use tollgate_log::journal::disk::Disk;
 use tollgate_log::journal::{Ack, JournalConfig, JournalReader, LastStop, OpenError};
-use tollgate_log::{Delivered, LogEvent, Stream};
+use tollgate_log::{Answer, Delivered, LogEvent, Stream};
 use tollgate_server::core::Start;
 
 use super::disk::SimDisk;
@@ -479,10 +479,7 @@ impl World {
         now_ms: u64,
         events: &[LogEvent],
     ) -> Option<()> {
-        for event in events {
-            let LogEvent::Appended { ticket, result, .. } = event else {
-                continue;
-            };
+        for Answer { ticket, result } in events.iter().flat_map(LogEvent::answers) {
             let Some((stream, partition, bytes)) = self.owners[owner].tickets.remove(ticket) else {
                 let what = format!("owner {owner}: {ticket:?} is answered twice, or never was");
                 self.violated(5, "each append is answered once", what);

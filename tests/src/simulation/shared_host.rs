@@ -93,11 +93,7 @@ impl World {
                 answers.push(refused(ticket, "the answer was lost"));
             } else {
                 let result = Ok(record.offset);
-                answers.push(LogEvent::Appended {
-                    ticket,
-                    result,
-                    taken: None,
-                });
+                answers.push(LogEvent::answer(ticket, result));
             }
         }
         for other in 0..self.owners.len() {

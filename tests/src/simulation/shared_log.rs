@@ -236,9 +236,5 @@ impl SharedLog {
 
 /// The answer to an append that is refused.
 pub fn refused(ticket: Ticket, why: &str) -> LogEvent {
-    LogEvent::Appended {
-        ticket,
-        result: Err(AppendError::NotNow(why.to_owned())),
-        taken: None,
-    }
+    LogEvent::answer(ticket, Err(AppendError::NotNow(why.to_owned())))
 }

@@ -225,12 +225,7 @@ impl Open {
 
     fn append(&mut self, ticket: Ticket) -> Result<u64, AppendError> {
         self.log.append(Stream::Hits, 1, ticket, b"record".to_vec());
-        self.find(|event| match event {
-            LogEvent::Appended {
-                ticket: t, result, ..
-            } if *t == ticket => Some(result.clone()),
-            _ => None,
-        })
+        self.find(|event| event.answer_to(ticket).cloned())
     }
 
     fn find<T>(&mut self, pick: impl Fn(&LogEvent) -> Option<T>) -> T {

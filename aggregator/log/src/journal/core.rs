@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tollgate_shared::time::Timestamp;
 
-use super::super::{AppendError, Delivered, LogEvent, Stream, Ticket};
+use super::super::{Answer, AppendError, Delivered, LogEvent, Stream, Ticket};
 use super::disk::Disk;
 use super::error::OpenError;
 use super::layout;
@@ -24,9 +24,9 @@ use super::partition::{JournalCursor, Partition, Terms};
 use super::retention::{self, Bounds};
 use super::{Ack, JournalConfig, RECORD_BYTES_MAX};
 
-/// How many bytes each follower that is behind may read from disk in one turn. This is more than a turn
-/// appends, so followers catch up whatever the rate of writing.
-const CATCH_UP_BYTES: usize = 2 * super::TURN_BYTES;
+/// How many bytes each follower that is behind reads from disk in one turn, at least: appends wait meanwhile, so it
+/// is little. Twice what the turn appends, if that is more, so that followers catch up whatever the rate of writing.
+const CATCH_UP_BYTES: usize = super::segment::CHUNK_BYTES;
 
 /// How often the journal closes and removes old segments. Retention is counted in hours, so a second is
 /// precise enough.
@@ -133,7 +133,11 @@ impl Core {
         now: Timestamp,
         emit: &mut dyn FnMut(LogEvent),
     ) -> bool {
+        let mut appended = 0;
         for command in commands {
+            if let JournalCommand::Append { record, .. } = &command {
+                appended += record.len();
+            }
             self.take(command, emit);
         }
         let mut touched = std::mem::take(&mut self.touched);
@@ -143,8 +147,9 @@ impl Core {
         self.touched = touched;
         self.tidy(now.as_millis());
         let mut more = false;
+        let catch_up = CATCH_UP_BYTES.max(2 * appended);
         for slot in &mut self.slots {
-            more |= slot.feed(emit);
+            more |= slot.feed(catch_up, emit);
         }
         more
     }
@@ -182,19 +187,12 @@ impl Core {
                         slot.staged.push((ticket, record));
                     }
                 }
-                Err(error) => emit(LogEvent::Appended {
-                    ticket,
-                    result: Err(error),
-                    taken: None,
-                }),
+                Err(error) => emit(LogEvent::answer(ticket, Err(error))),
             },
-            JournalCommand::Refuse { ticket } => emit(LogEvent::Appended {
-                ticket,
-                result: Err(AppendError::NotNow(
-                    "the journal's queue is full".to_owned(),
-                )),
-                taken: None,
-            }),
+            JournalCommand::Refuse { ticket } => {
+                let why = "the journal's queue is full".to_owned();
+                emit(LogEvent::answer(ticket, Err(AppendError::NotNow(why))));
+            }
             JournalCommand::Follow {
                 stream,
                 partition,
@@ -325,10 +323,11 @@ impl Core {
             Ok(appended) => {
                 // If the clock was set back, append times stand still, and the log's time with them.
                 let taken = (appended.append_ms == now.as_millis()).then_some(now);
-                let mut tickets = Vec::with_capacity(staged.len());
+                let mut answers = Vec::with_capacity(staged.len());
                 let mut records = Vec::with_capacity(staged.len());
                 for (offset, (ticket, record)) in (appended.base..).zip(staged) {
-                    tickets.push((ticket, offset));
+                    let result = Ok(offset);
+                    answers.push(Answer { ticket, result });
                     records.push(Delivered {
                         offset,
                         appended: Timestamp::from_millis(appended.append_ms),
@@ -346,13 +345,7 @@ impl Core {
                 if failed && self.failing.is_empty() {
                     emit(LogEvent::Up);
                 }
-                for (ticket, offset) in tickets {
-                    emit(LogEvent::Appended {
-                        ticket,
-                        result: Ok(offset),
-                        taken,
-                    });
-                }
+                emit(LogEvent::Appended { answers, taken });
             }
             Err(error) => {
                 let why = format!("{}: {error}", slot.partition.dir.display());
@@ -362,13 +355,14 @@ impl Core {
                 }
                 self.failing.insert(at, now.as_millis());
                 let error = AppendError::NotNow(why);
-                for (ticket, _) in staged {
-                    emit(LogEvent::Appended {
-                        ticket,
-                        result: Err(error.clone()),
-                        taken: None,
-                    });
-                }
+                let answer = |(ticket, _)| Answer {
+                    ticket,
+                    result: Err(error.clone()),
+                };
+                emit(LogEvent::Appended {
+                    answers: staged.into_iter().map(answer).collect(),
+                    taken: None,
+                });
             }
         }
     }
@@ -390,9 +384,9 @@ impl JournalSlot {
         }
     }
 
-    /// Reads a bounded piece for a follower that is behind. Returns true if the follower is still
-    /// behind.
-    fn feed(&mut self, emit: &mut dyn FnMut(LogEvent)) -> bool {
+    /// Reads at least this many bytes for a follower that is behind, if there are so many, and little more. Returns
+    /// true if the follower is still behind.
+    fn feed(&mut self, bytes: usize, emit: &mut dyn FnMut(LogEvent)) -> bool {
         let Some(follower) = &mut self.follower else {
             return false;
         };
@@ -408,7 +402,7 @@ impl JournalSlot {
             follower.cursor.move_to(first);
         }
         let mut read_bytes = 0;
-        while follower.cursor.next < self.partition.next && read_bytes < CATCH_UP_BYTES {
+        while follower.cursor.next < self.partition.next && read_bytes < bytes {
             let mut records = Vec::new();
             let read = self.partition.read(&mut follower.cursor, &mut records);
             read_bytes += records.iter().map(|r| r.bytes.len()).sum::<usize>();

@@ -149,11 +149,8 @@ impl ProducerContext for Answering {
         };
         // While the owner does not take its events, other answers wait too; the queue of records to send is
         // bounded.
-        let _ = self.events.blocking_send(LogEvent::Appended {
-            ticket: Ticket(ticket as u64),
-            result,
-            taken: None,
-        });
+        let answer = LogEvent::answer(Ticket(ticket as u64), result);
+        let _ = self.events.blocking_send(answer);
     }
 }
 

@@ -147,7 +147,9 @@ fn without_kafka_appends_are_refused_and_close_returns() {
                 downs += 1;
                 assert!(why.contains("127.0.0.1:1"), "{why}");
             }
-            LogEvent::Appended { ticket, result, .. } => answers.push((ticket.0, result)),
+            LogEvent::Appended { answers: some, .. } => {
+                answers.extend(some.into_iter().map(|one| (one.ticket.0, one.result)));
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -339,9 +339,5 @@ impl Worker {
 }
 
 fn refuse(events: &mpsc::Sender<LogEvent>, ticket: Ticket, error: AppendError) {
-    let _ = events.blocking_send(LogEvent::Appended {
-        ticket,
-        result: Err(error),
-        taken: None,
-    });
+    let _ = events.blocking_send(LogEvent::answer(ticket, Err(error)));
 }

@@ -1,10 +1,14 @@
 //! Dispatches events of the log by what they concern: a partition, the limits, an append, or the log itself.
 
-use tollgate_log::{AppendError, Delivered, LogEvent, Stream, Ticket};
+use std::slice;
+
+use tollgate_log::{Answer, AppendError, Delivered, LogEvent, Stream, Ticket};
+use tollgate_shared::time::Timestamp;
 
 use super::Core;
 use super::environment::Purpose;
 use super::event::{DeadLetter, Effect, Now};
+use super::partition::appends::sender_of;
 use super::partition::event::PartitionEvent;
 use super::partition::{Partition, Stage};
 use super::together::partition_of;
@@ -39,7 +43,7 @@ impl Core {
                     self.limits.broken = Some(why);
                 }
             }
-            LogEvent::Appended { ticket, result, .. } => self.appended(now, ticket, result),
+            LogEvent::Appended { answers, taken } => self.answered(now, answers, taken),
             LogEvent::Down { why } => {
                 if self.log_down.is_none() {
                     tracing::error!(why, "the log accepts nothing; trying again");
@@ -75,13 +79,8 @@ impl Core {
                 ruled_too: self.membership.ruled_too.contains(&partition),
             },
             LogEvent::Broken { next, why, .. } => PartitionEvent::Broken { next: *next, why },
-            LogEvent::Appended {
-                ticket,
-                result,
-                taken,
-            } => PartitionEvent::Answered {
-                ticket: *ticket,
-                result,
+            LogEvent::Appended { answers, taken } => PartitionEvent::Answered {
+                answers,
                 taken: *taken,
             },
             LogEvent::Down { .. } | LogEvent::Up | LogEvent::Closed => return None,
@@ -104,6 +103,19 @@ impl Core {
         }
         if stream == Stream::Limits && next < wanted {
             self.limits.on_recreated_limits(&mut self.env);
+        }
+    }
+
+    /// The log answered appends of several partitions, or of others.
+    fn answered(&mut self, now: Now, answers: Vec<Answer>, taken: Option<Timestamp>) {
+        for answer in answers {
+            if let Some(partition) = sender_of(answer.ticket) {
+                let answers = slice::from_ref(&answer);
+                let event = PartitionEvent::Answered { answers, taken };
+                self.handle_partition(now, partition, event);
+            } else {
+                self.appended(now, answer.ticket, answer.result);
+            }
         }
     }
 

@@ -19,10 +19,9 @@ use tollgate_shared::time::Span;
 use tollgate_log::RETRY_AFTER;
 
 use super::event::Effect;
-use super::partition::appends::AppendPurpose;
 use super::partition::event::PartitionStep;
 use super::partition::{Partition, Stage};
-use tollgate_log::{Stream, Ticket};
+use tollgate_log::{AppendError, Stream, Ticket};
 
 /// Statements of one partition whose decision records the log does not have yet, and totals, as many of each: about
 /// 10 MB.
@@ -54,6 +53,11 @@ impl Recordings {
     pub fn sent(&mut self, offset: u64, ticket: Ticket, record: Vec<u8>) {
         *self.causes.entry(offset).or_default() += 1;
         self.sent.insert(ticket, Recording { offset, record });
+    }
+
+    /// Whether a decision record was appended under this ticket and waits for its answer.
+    pub fn is_sent(&self, ticket: Ticket) -> bool {
+        self.sent.contains_key(&ticket)
     }
 
     /// The log has the decision record of this ticket.
@@ -164,7 +168,7 @@ impl Partition {
             ..
         } = self;
         recordings.retry(step.clock(), |record| {
-            let ticket = appends.send(AppendPurpose::Evidence);
+            let ticket = appends.send_unnoted();
             step.ask(Effect::Append {
                 stream: Stream::Denials,
                 partition: *index,
@@ -173,6 +177,26 @@ impl Partition {
             });
             ticket
         });
+    }
+
+    /// The log has answered the append of a decision record.
+    pub(super) fn recorded(
+        &mut self,
+        ticket: Ticket,
+        result: &Result<u64, AppendError>,
+        step: &mut PartitionStep<'_>,
+    ) {
+        match result {
+            Ok(_) => {
+                step.counters().denials_recorded += 1;
+                self.recordings.acknowledged(ticket);
+            }
+            Err(error) => {
+                step.counters().append_failures += 1;
+                tracing::debug!(partition = self.index, %error, "a decision record was not appended");
+                self.recordings.failed(ticket, step.clock());
+            }
+        }
     }
 }
 

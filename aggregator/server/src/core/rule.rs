@@ -247,12 +247,13 @@ impl Partition {
         }
         .encode(&mut writer);
         let record = writer.as_slice().to_vec();
-        let ticket = self.append(
-            Stream::Denials,
-            record.clone(),
-            AppendPurpose::Evidence,
-            step,
-        );
+        let ticket = self.appends.send_unnoted();
+        step.ask(Effect::Append {
+            stream: Stream::Denials,
+            partition: self.index,
+            ticket,
+            record: record.clone(),
+        });
         self.recordings.sent(offset, ticket, record);
     }
 

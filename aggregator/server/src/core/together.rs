@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 
-use tollgate_log::{LogEvent, Stream};
+use tollgate_log::{Answer, LogEvent, Stream};
 
 use super::Core;
 use super::event::{Effect, Now};
@@ -40,9 +40,16 @@ pub fn partition_of(event: &LogEvent) -> Option<u32> {
         | LogEvent::Broken {
             stream, partition, ..
         } => (*stream == Stream::Hits).then_some(*partition),
-        LogEvent::Appended { ticket, .. } => sender_of(*ticket),
+        LogEvent::Appended { answers, .. } => only_sender_of(answers),
         LogEvent::Down { .. } | LogEvent::Up | LogEvent::Closed => None,
     }
+}
+
+/// The partition that made all of these appends; `None`: several did, or one that no partition made is among them.
+fn only_sender_of(answers: &[Answer]) -> Option<u32> {
+    let sender = sender_of(answers.first()?.ticket)?;
+    let is_of_it = |answer: &Answer| sender_of(answer.ticket) == Some(sender);
+    answers.iter().all(is_of_it).then_some(sender)
 }
 
 /// The events for one partition, and their results.

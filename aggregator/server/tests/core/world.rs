@@ -360,11 +360,7 @@ impl World {
                     result = Ok(offset);
                 }
             }
-            self.step(Event::Log(LogEvent::Appended {
-                ticket,
-                result,
-                taken: None,
-            }));
+            self.step(Event::Log(LogEvent::answer(ticket, result)));
         }
         any
     }

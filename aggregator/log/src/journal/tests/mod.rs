@@ -146,12 +146,15 @@ impl Open {
     }
 
     fn answer(&mut self, ticket: Ticket) -> Result<u64, AppendError> {
-        self.find(|event| match event {
-            LogEvent::Appended {
-                ticket: t, result, ..
-            } if *t == ticket => Some(result.clone()),
-            _ => None,
-        })
+        // An event may have more answers, so it is kept.
+        loop {
+            let answer = { self.held.iter() }.find_map(|event| event.answer_to(ticket));
+            if let Some(answer) = answer {
+                return answer.clone();
+            }
+            let event = self.event();
+            self.held.push(event);
+        }
     }
 
     fn append(

@@ -20,8 +20,6 @@ pub enum AppendPurpose {
     Pointer,
     /// A total of this resource.
     Total(Box<str>),
-    /// A decision record.
-    Evidence,
     /// A state digest. It is not appended again.
     Testimony,
 }
@@ -44,12 +42,19 @@ impl Appends {
 
     /// Issues the ticket of the next append.
     pub fn send(&mut self, purpose: AppendPurpose) -> Ticket {
+        let ticket = self.send_unnoted();
+        self.purposes.insert(ticket, purpose);
+        ticket
+    }
+
+    /// Issues the ticket of an append whose purpose its sender notes: decision records are many.
+    pub fn send_unnoted(&mut self) -> Ticket {
         self.last.0 += 1;
-        self.purposes.insert(self.last, purpose);
         self.last
     }
 
-    /// The purpose of an append that was answered; `None`: the partition does not wait for the answer.
+    /// The purpose of an append that was answered; `None`: none was noted, or the partition does not wait for the
+    /// answer any more.
     pub fn answered(&mut self, ticket: Ticket) -> Option<AppendPurpose> {
         self.purposes.remove(&ticket)
     }

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use tollgate_engine::engine::{Correction, VerdictDue};
-use tollgate_log::{AppendError, Delivered, Ticket};
+use tollgate_log::{Answer, Delivered, Ticket};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::Statement;
 
@@ -73,13 +73,11 @@ pub enum PartitionEvent<'a> {
         /// Why, for people.
         why: &'a str,
     },
-    /// The log answered an append.
+    /// The log answered appends of this partition.
     Answered {
-        /// The ticket of the append.
-        ticket: Ticket,
-        /// The answer.
-        result: &'a Result<u64, AppendError>,
-        /// When the log took the record, where the log states it.
+        /// The answers.
+        answers: &'a [Answer],
+        /// When the log took the records, where the log states it.
         taken: Option<Timestamp>,
     },
     /// A tick was withheld: the log has to take the partition's identity first.

@@ -31,7 +31,7 @@ use super::snapshots::Snapshots;
 use super::state_digests::StateDigests;
 use super::totals::Totals;
 use super::usage::Usage;
-use tollgate_log::{AppendError, Ticket};
+use tollgate_log::Answer;
 
 use appends::{AppendPurpose, Appends};
 use event::{
@@ -138,11 +138,11 @@ impl Partition {
                 ruled_too,
             } => self.gap(wanted, next, ruled_too, step),
             PartitionEvent::Broken { next, why } => self.broken(next, why),
-            PartitionEvent::Answered {
-                ticket,
-                result,
-                taken,
-            } => self.answered(ticket, result, taken, step),
+            PartitionEvent::Answered { answers, taken } => {
+                for answer in answers {
+                    self.answered(answer, taken, step);
+                }
+            }
             PartitionEvent::NotSent(ticket) => {
                 self.appends.answered(ticket);
                 self.ticks.slot.failed_of(ticket, now.clock);
@@ -164,11 +164,14 @@ impl Partition {
     /// The log has answered an append.
     fn answered(
         &mut self,
-        ticket: Ticket,
-        result: &Result<u64, AppendError>,
+        answer: &Answer,
         taken: Option<Timestamp>,
         step: &mut PartitionStep<'_>,
     ) {
+        let (ticket, result) = (answer.ticket, &answer.result);
+        if self.recordings.is_sent(ticket) {
+            return self.recorded(ticket, result, step);
+        }
         let Some(purpose) = self.appends.answered(ticket) else {
             return;
         };
@@ -189,11 +192,6 @@ impl Partition {
                     step.push(PartitionEffect::TotalRefused);
                 }
             }
-            AppendPurpose::Evidence if done => {
-                step.counters().denials_recorded += 1;
-                self.recordings.acknowledged(ticket);
-            }
-            AppendPurpose::Evidence => self.recordings.failed(ticket, clock),
             // A missing digest is one comparison less; the next is due in 10 s.
             AppendPurpose::Testimony => {}
         }
@@ -358,6 +356,8 @@ impl Partition {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_log::Ticket;
+
     use super::*;
 
     #[test]
