@@ -17,7 +17,7 @@ use super::layout;
 
 /// How many bytes one read asks for, unless a record is longer. Large enough that the cost of a
 /// call is negligible beside copying, small enough that a follower's batch stays small.
-pub const CHUNK_BYTES: usize = 256 * 1024;
+pub const CHUNK_BYTES: usize = 128 * 1024;
 
 /// Why a batch ended where it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,6 +21,10 @@ use crate::clock::WallClock;
 /// How often a journal without commands tidies its segments. Retention is counted in hours.
 const IDLE_TURN: Duration = Duration::from_secs(1);
 
+/// Events of a turn are sent together, unless they deliver more than this. Each one that is sent alone may find the
+/// owner waiting, and wakes it: with 16 partitions that took more time than the rest of a turn.
+const TOGETHER_BYTES: usize = 64 * 1024;
+
 enum Message {
     Command(JournalCommand),
     Close,
@@ -84,7 +88,11 @@ pub(super) fn start(
         inbox,
         bytes: Arc::clone(&bytes),
         clock,
-        events,
+        outbox: Outbox {
+            events,
+            waiting: Vec::new(),
+            bytes: 0,
+        },
     };
     std::thread::Builder::new()
         .name("journal".to_owned())
@@ -100,7 +108,39 @@ struct Worker {
     inbox: Receiver<Message>,
     bytes: Arc<AtomicUsize>,
     clock: WallClock,
+    outbox: Outbox,
+}
+
+/// Events on their way to the owner.
+struct Outbox {
     events: mpsc::Sender<LogEvent>,
+    waiting: Vec<LogEvent>,
+    /// What the waiting ones deliver.
+    bytes: usize,
+}
+
+impl Outbox {
+    fn push(&mut self, event: LogEvent) {
+        if let LogEvent::Delivered { records, .. } = &event {
+            self.bytes += records
+                .iter()
+                .map(|record| cost(&record.bytes))
+                .sum::<usize>();
+        }
+        self.waiting.push(event);
+        if TOGETHER_BYTES <= self.bytes {
+            self.send();
+        }
+    }
+
+    /// Sends everything that waits, in order.
+    fn send(&mut self) {
+        self.bytes = 0;
+        for event in self.waiting.drain(..) {
+            // If the owner is gone nobody receives the event; its records are written all the same.
+            let _ = self.events.blocking_send(event);
+        }
+    }
 }
 
 /// The content of one turn.
@@ -120,11 +160,11 @@ impl Worker {
             // Before the turn answers: an owner that waits for an answer then finds room.
             self.bytes.fetch_sub(turn.bytes, Ordering::Relaxed);
             let now = (self.clock)();
-            let events = &self.events;
+            let outbox = &mut self.outbox;
             more = core.turn(turn.commands.drain(..), now, &mut |event| {
-                // If the owner is gone nobody receives the event; its records are written all the same.
-                let _ = events.blocking_send(event);
+                outbox.push(event);
             });
+            outbox.send();
             turn.bytes = 0;
             if turn.close {
                 break;
@@ -155,8 +195,9 @@ impl Worker {
     }
 
     /// The journal is closed: refuses further appends until the owner drops it.
-    fn refuse_the_rest(&self) {
-        let _ = self.events.blocking_send(LogEvent::Closed);
+    fn refuse_the_rest(&mut self) {
+        self.outbox.push(LogEvent::Closed);
+        self.outbox.send();
         while let Ok(message) = self.inbox.recv() {
             let Message::Command(
                 JournalCommand::Append { ticket, .. } | JournalCommand::Refuse { ticket },
@@ -164,11 +205,9 @@ impl Worker {
             else {
                 continue;
             };
-            let _ = self.events.blocking_send(LogEvent::Appended {
-                ticket,
-                result: Err(AppendError::NotNow("the journal is closed".to_owned())),
-                taken: None,
-            });
+            let why = AppendError::NotNow("the journal is closed".to_owned());
+            self.outbox.push(LogEvent::answer(ticket, Err(why)));
+            self.outbox.send();
         }
     }
 }

@@ -19,9 +19,13 @@ use crate::core::together::partition_of;
 /// Events that may wait beside those in the channel.
 const EVENTS_MAX: usize = 64;
 
-/// What one thread rules at once, in bytes of records: that takes about two milliseconds, like a delivery that is
-/// read from a disk.
-const SHARE_BYTES: usize = 256 * 1024;
+/// What is ruled of one partition at once, in bytes of records: that takes a few milliseconds, like a delivery
+/// that is read from a disk.
+const SHARE_BYTES: usize = 128 * 1024;
+
+/// How many such shares there are at once for each thread, if so many partitions have events. Threads take one after
+/// the other, so that none waits long for another; and the more there are, the longer do all other events wait.
+const SHARES_A_THREAD: usize = 4;
 
 /// With less it does not pay to wake another thread, which takes about 50 us.
 const WORTH_BYTES: usize = 32 * 1024;
@@ -37,8 +41,17 @@ pub(super) enum Next {
 
 /// Events of the log, in order.
 pub(super) struct Backlog {
-    events: VecDeque<LogEvent>,
+    events: VecDeque<WaitingEvent>,
     threads: NonZeroUsize,
+}
+
+/// An event, and what decides when it is handled.
+struct WaitingEvent {
+    event: LogEvent,
+    /// The partition that it concerns, if it concerns one alone.
+    partition: Option<u32>,
+    /// The bytes of the records that it delivers.
+    bytes: usize,
 }
 
 impl Backlog {
@@ -65,37 +78,46 @@ impl Backlog {
     }
 
     /// Takes everything out.
-    pub fn take_all(&mut self) -> VecDeque<LogEvent> {
-        std::mem::take(&mut self.events)
+    pub fn take_all(&mut self) -> impl Iterator<Item = LogEvent> + use<> {
+        let events = std::mem::take(&mut self.events);
+        events.into_iter().map(|waiting| waiting.event)
     }
 
     pub fn push(&mut self, event: LogEvent) {
-        self.events.push_back(event);
+        self.events.push_back(WaitingEvent {
+            partition: partition_of(&event),
+            bytes: size_of(&event),
+            event,
+        });
     }
 
     /// Takes the next event, or as many as the threads handle at once.
     pub fn next(&mut self) -> Option<Next> {
         match self.together() {
             Some(events) => Some(Next::Together(events)),
-            None => self.events.pop_front().map(Next::Event),
+            None => {
+                let waiting = self.events.pop_front()?;
+                Some(Next::Event(waiting.event))
+            }
         }
     }
 
     /// Takes events about several partitions, if there is enough to do for several threads: of each partition at
-    /// most a share, and no more once each thread has a full share, so that all threads end at about the same time.
+    /// most a share, and no more shares than the threads do in time.
     fn together(&mut self) -> Option<Vec<LogEvent>> {
         let threads = self.threads.get();
         if threads == 1 {
             return None;
         }
-        let of = |event| Some((partition_of(event)?, size_of(event)));
+        let shares_max = threads * SHARES_A_THREAD;
+        let of = |waiting: &WaitingEvent| Some((waiting.partition?, waiting.bytes));
         let front = self.events.iter().map_while(of);
         let mut shares: Vec<Share> = Vec::new();
         let mut taken = Vec::new();
         let (mut total, mut full) = (0, 0);
         for (at, (partition, bytes)) in front.enumerate() {
-            let is_enough = threads <= shares.len() && threads * SHARE_BYTES < total + bytes;
-            if is_enough || threads <= full {
+            let is_enough = shares_max <= shares.len() && shares_max * SHARE_BYTES < total + bytes;
+            if is_enough || shares_max <= full {
                 break;
             }
             let share = match shares.iter_mut().find(|share| share.partition == partition) {
@@ -123,10 +145,10 @@ impl Backlog {
         let mut out = Vec::with_capacity(taken.len());
         let mut taken = taken.iter().copied().peekable();
         let mut rest = VecDeque::with_capacity(self.events.len());
-        for (at, event) in std::mem::take(&mut self.events).into_iter().enumerate() {
+        for (at, waiting) in std::mem::take(&mut self.events).into_iter().enumerate() {
             match taken.next_if_eq(&at) {
-                Some(_) => out.push(event),
-                None => rest.push_back(event),
+                Some(_) => out.push(waiting.event),
+                None => rest.push_back(waiting),
             }
         }
         self.events = rest;
@@ -229,18 +251,17 @@ mod tests {
             ]
         };
         assert_eq!(handed_out(1, events()), "0:0 0:1 1:0 2:0 up 1:1 2:1");
-        assert_eq!(handed_out(2, events()), "[0:0 1:0] [0:1 2:0] up 1:1 2:1");
-        assert_eq!(handed_out(4, events()), "[0:0 1:0 2:0] 0:1 up 1:1 2:1");
+        assert_eq!(handed_out(2, events()), "[0:0 1:0 2:0] 0:1 up 1:1 2:1");
     }
 
-    /// Otherwise one thread would have twice as much to do as another, which would wait for it.
+    /// Whatever the size of a delivery: one share more would be done by one thread while all others wait for it.
     #[test]
-    fn threads_get_as_much_to_do_as_each_other() {
+    fn each_thread_gets_as_many_shares_as_another() {
         for bytes in [SHARE_BYTES - 100, SHARE_BYTES, SHARE_BYTES + 100] {
-            let events = [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (3, 0)];
-            let events = events.map(|(partition, offset)| delivered(partition, offset, bytes));
-            let expected = "[0:0 1:0] [0:1 1:1] [2:0 3:0]";
-            assert_eq!(handed_out(2, events.to_vec()), expected, "{bytes}");
+            let events = (0..10).map(|partition| delivered(partition, 0, bytes));
+            let first: Vec<_> = (0..8).map(|partition| format!("{partition}:0")).collect();
+            let expected = format!("[{}] [8:0 9:0]", first.join(" "));
+            assert_eq!(handed_out(2, events.collect()), expected, "{bytes}");
         }
     }
 

@@ -115,7 +115,7 @@ pub(super) async fn run(
                 SignalRequest::ReadLimits => shell.read_limits_file(&config),
             },
             Some(event) = log_events.recv(), if shell.backlog.has_room() => shell.backlog.push(event),
-            Some(event) = events.recv() => shell.step(event),
+            Some(event) = events.recv() => shell.handle(event),
             Some(fault) = shell.log_faults.recv() => shell.gave_up = Some(fault),
             () = std::future::ready(()), if !shell.backlog.is_empty() => {}
             () = tokio::time::sleep_until(turn_at) => {}
@@ -124,7 +124,7 @@ pub(super) async fn run(
         while Instant::now() < turn_ends {
             // One of each in turn, so that neither starves the other.
             let is_from_log = shell.handle_log(&mut log_events);
-            let from_others = events.try_recv().map(|event| shell.step(event));
+            let from_others = events.try_recv().map(|event| shell.handle(event));
             if !is_from_log && from_others.is_err() {
                 break;
             }
@@ -359,22 +359,28 @@ impl Shell {
         }
         match self.backlog.next() {
             None => return false,
-            Some(Next::Event(event)) => self.step(Event::Log(event)),
+            Some(Next::Event(event)) => self.handle(Event::Log(event)),
             Some(Next::Together(events)) => {
                 let now = self.now();
                 self.core.rule_together(now, &events, &mut self.effects);
-                self.perform();
             }
         }
         true
     }
 
-    fn step(&mut self, event: Event) {
+    /// Handles an event. Its effects are carried out at the end of the turn, together: one append after the other
+    /// would wake the log's thread for each.
+    fn handle(&mut self, event: Event) {
         if let Event::Agent { peer, request } = &event {
             self.answers.request_read(peer, request);
         }
         let now = self.now();
         self.core.step(now, event, &mut self.effects);
+    }
+
+    /// Handles an event, and carries out all effects until now.
+    fn step(&mut self, event: Event) {
+        self.handle(event);
         self.perform();
     }
 
