@@ -1,4 +1,4 @@
-//! Tests that a call allocates nothing, once its thread is known.
+//! Tests that a call allocates nothing, once its thread is known. In an executable of its own, whose allocator counts.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,6 @@
 //! The demonstration end to end, as a user runs it: processes, sockets, a journal, an outage, a verdict.
+//!
+//! In an executable of its own, since its fleets keep the processors busy and other tests wait for theirs.
 
 mod support;
 

@@ -12,23 +12,29 @@ use libtest_mimic::{Arguments, Completion, Trial};
 const REQUIRE_VARIABLE: &str = "TOLLGATE_PROGRAMS";
 const REQUIRED: &str = "required";
 
-/// Runs tests that need a program, as the `main` of a test target.
-pub fn run(program: &'static str, tests: &[(&'static str, fn())]) -> ExitCode {
+/// A test's name and body.
+pub type Named = (&'static str, fn());
+
+/// Runs the tests of each program, as the `main` of a test target.
+pub fn run(programs: &[(&'static str, &[Named])]) -> ExitCode {
     let is_required = std::env::var(REQUIRE_VARIABLE).is_ok_and(|value| value == REQUIRED);
-    let is_absent = is_absent(program);
-    let trial = |&(name, body): &(&'static str, fn())| {
-        Trial::ignorable_test(name, move || match (is_absent, is_required) {
-            (false, _) => {
-                body();
-                Ok(Completion::Completed)
-            }
-            (true, false) => Ok(Completion::ignored_with(format!("{program}: not found"))),
-            (true, true) => {
-                Err(format!("{REQUIRE_VARIABLE}={REQUIRED}, and {program}: not found").into())
-            }
-        })
-    };
-    let trials = tests.iter().map(trial).collect();
+    let mut trials = Vec::new();
+    for &(program, tests) in programs {
+        let is_absent = is_absent(program);
+        let trial = |&(name, body): &Named| {
+            Trial::ignorable_test(name, move || match (is_absent, is_required) {
+                (false, _) => {
+                    body();
+                    Ok(Completion::Completed)
+                }
+                (true, false) => Ok(Completion::ignored_with(format!("{program}: not found"))),
+                (true, true) => {
+                    Err(format!("{REQUIRE_VARIABLE}={REQUIRED}, and {program}: not found").into())
+                }
+            })
+        };
+        trials.extend(tests.iter().map(trial));
+    }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 

@@ -1,0 +1,8 @@
+//! What the engine promises beside the rules, one promise after another.
+
+mod amendments;
+mod candidates;
+mod ruled;
+mod slices;
+#[path = "../support/mod.rs"]
+mod support;

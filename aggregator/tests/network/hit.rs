@@ -1,0 +1,117 @@
+//! Tests of `tollgate hit`, with real processes: an agent and an aggregator.
+
+use crate::support::{self, LIMITS, directory, serve};
+
+#[test]
+fn hit_is_let_through_until_the_denial_comes_and_then_refused() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let address = served.agents.to_string();
+    let hit = |domain: &str, more: &[&str]| {
+        let args = ["hit", "api.search", domain, "--aggregator", &address];
+        support::run(dir.path(), &[&args[..], more].concat())
+    };
+    let (code, stdout, stderr) = hit("acme", &["-n", "30", "--format", "json"]);
+    assert_eq!(code, 1, "{stdout}{stderr}");
+    let answers: Vec<serde_json::Value> = stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(answers.len(), 30);
+    assert!(
+        answers[..5]
+            .iter()
+            .all(|answer| answer["allowed"] == true && answer["blind"] == false)
+    );
+    let refused: Vec<_> = answers
+        .iter()
+        .filter(|answer| answer["allowed"] == false)
+        .collect();
+    // Between the filling hit and the denial's arrival some are let through: a few at 20 ms each.
+    assert!(15 <= refused.len(), "{stdout}");
+    assert_eq!(refused[0]["cause"], "window:0");
+    assert_eq!(answers[29]["allowed"], false);
+    // The code leads to the denial that the aggregator shows.
+    let shown = served.json("/v1/denials?domain=acme");
+    assert_eq!(shown["denials"][0]["code"], refused[0]["code"]);
+    // Another process starts with the deny list, and is refused with its first hit.
+    let (code, stdout, _) = hit("acme", &[]);
+    assert_eq!(code, 1);
+    assert!(
+        stdout.contains("refused: window:0, open again in 5"),
+        "{stdout}"
+    );
+    let (code, stdout, _) = hit("globex", &[]);
+    assert_eq!(
+        (code, stdout.trim_end().ends_with("allowed")),
+        (0, true),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn hit_goes_on_without_an_aggregator_only_when_asked() {
+    let dir = directory(LIMITS);
+    let nobody = [
+        "hit",
+        "api.search",
+        "acme",
+        "--aggregator",
+        "127.0.0.1:1",
+        "--wait",
+        "200ms",
+    ];
+    let (code, _, stderr) = support::run(dir.path(), &nobody);
+    assert_eq!(code, 69, "{stderr}");
+    assert!(stderr.contains("no aggregator answers"), "{stderr}");
+    let (code, stdout, _) = support::run(dir.path(), &[&nobody[..], &["--blind"]].concat());
+    assert_eq!(code, 0);
+    assert!(stdout.contains("allowed (blind)"), "{stdout}");
+    let (code, _, stderr) = support::run(dir.path(), &["hit", "api.*", "acme"]);
+    assert_eq!(code, 64, "{stderr}");
+}
+
+#[test]
+fn hit_holds_copies_for_so_long_and_is_refused_while_all_are_held() {
+    let dir = directory("version = 1\nrules = 2\n[copies.\"api.render\"]\nlimit = 2\n");
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let address = served.agents.to_string();
+    let args = ["hit", "api.render", "acme", "--aggregator", &address];
+    let hit = |more: &[&str]| support::run(dir.path(), &[&args[..], more].concat());
+    let (code, stdout, stderr) = hit(&["--hold", "500ms", "-n", "4", "--rate", "20/s"]);
+    assert_eq!(code, 1, "{stdout}{stderr}");
+    assert!(stdout.contains("2 allowed, 2 refused"), "{stdout}");
+    assert!(stdout.contains("refused: full"), "{stdout}");
+    // They are released when their time is over.
+    let (code, stdout, stderr) = hit(&["--hold", "10ms"]);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    // A copy-limited resource takes no hits, and the message says so.
+    let (code, stdout, _) = hit(&[]);
+    assert_eq!(code, 1, "{stdout}");
+    assert!(
+        stdout.contains("not a rate; the resource is limited by copies: expected --hold"),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn hit_says_that_it_is_the_feed_that_cannot_be_reached() {
+    let dir = directory(LIMITS);
+    // Nothing listens at the advertised address.
+    let served = serve(dir.path(), &["--advertise", "127.0.0.9"]);
+    let address = served.agents.to_string();
+    let args = [
+        "hit",
+        "api.search",
+        "acme",
+        "--wait",
+        "700ms",
+        "--aggregator",
+        &address,
+    ];
+    let (code, _, stderr) = support::run(dir.path(), &args);
+    assert_eq!(code, 69, "{stderr}");
+    assert!(stderr.contains("its feed cannot be reached"), "{stderr}");
+}

@@ -1,0 +1,9 @@
+//! What passes between agents, gateways and aggregators, with the binary: calls, TLS, tokens.
+
+mod gateway;
+mod hit;
+#[path = "../support/mod.rs"]
+mod support;
+mod tls;
+mod tls_rotation;
+mod weighted;

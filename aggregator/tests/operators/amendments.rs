@@ -1,0 +1,497 @@
+//! Amendments through a real aggregator on its journal: operators' acts reach agents, stand in the log with
+//! author and reason, survive a restart, and are replayed by an audit.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tollgate_agent::{Agent, Cause, Confirmation, Rate, Refused};
+
+use crate::support::{DEADLINE, Served, directory, run, serve};
+
+const LIMITS: &str = r#"
+version = 1
+rules = 2
+[rate."api.search"]
+tiers = [{ limit = 5, window = "10m", active = "10m" }]
+[rate."api.export"]
+rate = "1000/s"
+[copies.sandbox]
+limit = 2
+"#;
+
+struct World {
+    dir: tempfile::TempDir,
+    served: Served,
+    agent: Agent,
+    search: Rate,
+    export: Rate,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with("").await
+    }
+
+    /// A world with this configuration of the aggregator.
+    async fn with(config: &str) -> Self {
+        Self::of(LIMITS, config).await
+    }
+
+    async fn of(limits: &str, config: &str) -> Self {
+        let dir = directory(limits);
+        std::fs::write(dir.path().join("t.toml"), config).expect("written");
+        let served = serve(dir.path(), &["--config", "t.toml"]);
+        served.await_ready();
+        let agent = Agent::builder()
+            .name("web")
+            .aggregator(served.agents.to_string())
+            .build()
+            .expect("good settings");
+        let (search, export) = (agent.rate("api.search"), agent.rate("api.export"));
+        let _ = agent.copies("sandbox");
+        assert!(agent.ready(DEADLINE).await, "it hears the aggregator");
+        Self {
+            dir,
+            served,
+            agent,
+            search,
+            export,
+        }
+    }
+
+    /// Uses up the limit of a pair of `api.search`, and waits until it is denied.
+    async fn fill(&self, domain: &str, hits: u32) {
+        for _ in 0..hits {
+            let _ = self.search.hit(domain).expect("it has room");
+        }
+        until("it is denied", || is_denied(&self.search, domain)).await;
+    }
+
+    /// Runs an operator's command; returns its exit code and output.
+    fn operator(&self, args: &[&str]) -> (i32, String) {
+        let url = format!("http://{}", self.served.http);
+        let more = ["--url", &url, "--by", "ann", "--reason", "a test"];
+        let (code, out, err) = run(self.dir.path(), &[args, &more].concat());
+        (code, out + &err)
+    }
+
+    fn done(&self, args: &[&str]) {
+        let (code, text) = self.operator(args);
+        assert_eq!(code, 0, "{args:?}: {text}");
+        assert!(text.starts_with("version "), "{text}");
+    }
+
+    fn version(&self) -> u64 {
+        let limits = self.served.json("/v1/limits");
+        limits["version"].as_u64().expect("a version")
+    }
+
+    fn denials(&self, more: &[&str]) -> Vec<Value> {
+        let url = format!("http://{}", self.served.http);
+        let args = [&["denials", "--url", &url, "--format", "json"], more].concat();
+        let (code, out, err) = run(self.dir.path(), &args);
+        assert_eq!((code, &*err), (0, ""));
+        let read = |line: &str| serde_json::from_str(line).expect("JSON");
+        out.lines().map(read).collect()
+    }
+
+    /// The report of an audit of the journal, with the model for everything.
+    fn audit(&self) -> Value {
+        let args = ["audit", "--journal", "tollgate-data", "--model", "all"];
+        let (code, out, err) = run(
+            self.dir.path(),
+            &[&args[..], &["--format", "json", "-q"]].concat(),
+        );
+        assert_eq!(code, 0, "{out}{err}");
+        serde_json::from_str(&out).expect("JSON")
+    }
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !holds() {
+        assert!(Instant::now() < end, "in time: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn is_denied(rate: &Rate, domain: &str) -> bool {
+    rate.peek(domain).is_err()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_audit_names_the_operator_of_a_lift_and_a_pardon() {
+    let world = World::new().await;
+    world.fill("acme", 5).await;
+    world.fill("globex", 5).await;
+    let listed = world.denials(&["--domain", "acme", "--cause", "tier 1"]);
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!(listed[0]["schema"], "tollgate.denials/1");
+    assert!(0 < listed[0]["remaining_us"].as_u64().expect("it ends"));
+    assert!(world.denials(&["--cause", "hard"]).is_empty());
+
+    // An act that cannot be done changes nothing.
+    let before = world.version();
+    let lift = ["denials", "lift", "api.search", "acme"];
+    let refused = [
+        (
+            &["denials", "lift", "api.nothing", "acme"][..],
+            65,
+            "not limited by rate",
+        ),
+        (
+            &["denials", "lift", "sandbox", "acme"],
+            65,
+            "not limited by rate",
+        ),
+        (
+            &["denials", "lift", "api.search", "initech"],
+            1,
+            "not denied",
+        ),
+        (
+            &["reset", "api.search", "initech"],
+            1,
+            "no state of this pair",
+        ),
+        (&["reset", "api.search", "a*"], 1, "no state of this pair"),
+        (&["unban", "api.search", "acme"], 1, "not banned"),
+    ];
+    for (args, code, text) in refused {
+        let (found, said) = world.operator(args);
+        assert_eq!(found, code, "{args:?}: {said}");
+        assert!(said.contains(text), "{said}");
+    }
+    let stale = [&lift[..], &["--expect-version", "999"]].concat();
+    let (code, said) = world.operator(&stale);
+    assert_eq!(code, 75, "{said}");
+    assert!(said.contains(&format!("{before} is in force")), "{said}");
+    let (code, said) = world.operator(&[&lift[..], &["--dry-run"]].concat());
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("would do: lift api.search acme"), "{said}");
+    assert_eq!(world.version(), before);
+    assert!(is_denied(&world.search, "acme"));
+
+    world.done(&lift);
+    assert!(before < world.version());
+    until("acme is let in", || !is_denied(&world.search, "acme")).await;
+    // Pardoned: further hits are excess, and cause no denial until the window has room again.
+    let excess = world.served.metric("tollgate_hits_excess_total");
+    for _ in 0..50 {
+        let _ = world.search.hit("acme").expect("pardoned");
+    }
+    until("50 more are excess", || {
+        world.served.metric("tollgate_hits_excess_total") == excess + 50.0
+    })
+    .await;
+    assert!(!is_denied(&world.search, "acme") && is_denied(&world.search, "globex"));
+
+    world.done(&["reset", "api.search", "globex"]);
+    until("globex is let in", || !is_denied(&world.search, "globex")).await;
+    world.fill("globex", 5).await;
+    world.done(&["refund", "api.search", "globex", "2"]);
+    until("globex has room for two", || {
+        !is_denied(&world.search, "globex")
+    })
+    .await;
+    world.fill("globex", 2).await;
+
+    let report = world.audit();
+    assert_eq!(report["equal"], true, "{report}");
+    assert!(0 < report["model"]["statements"].as_u64().expect("a count"));
+    let told = report["amendments"].as_array().expect("a list");
+    let acts = [
+        "lift api.search acme",
+        "reset api.search globex",
+        "refund api.search globex 2",
+    ];
+    for act in acts {
+        let found = told.iter().find(|told| told["amendment"] == act);
+        let found = found.unwrap_or_else(|| panic!("{act}: {told:?}"));
+        assert_eq!(
+            (&found["who"], &found["why"]),
+            (&"ann".into(), &"a test".into())
+        );
+    }
+    world.agent.shutdown(DEADLINE).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bans_hold_over_a_restart_and_a_kill_switch_lets_everybody_in() {
+    let mut world = World::new().await;
+    let _ = world.search.hit("mallory").expect("not banned yet");
+    until("the log has it", || {
+        world.served.metric("tollgate_hits_granted_total") == 1.0
+    })
+    .await;
+    world.done(&["ban", "api.search", "mallory", "--for", "1h"]);
+    world.done(&["ban", "--everywhere", "trudy"]);
+    until("both are denied", || {
+        is_denied(&world.search, "mallory")
+            && is_denied(&world.search, "trudy")
+            && is_denied(&world.export, "trudy")
+    })
+    .await;
+    assert!(!is_denied(&world.export, "mallory"));
+    let banned = world.denials(&["--cause", "banned"]);
+    // `--everywhere` includes `sandbox`, although trudy never had copies of it.
+    assert_eq!(banned.len(), 4, "{banned:?}");
+    assert_eq!(world.served.metric("tollgate_amendments_total"), 2.0);
+    let of_mallory = banned.iter().find(|denial| denial["domain"] == "mallory");
+    let code = of_mallory.expect("it is listed")["code"]
+        .as_str()
+        .expect("a code");
+    let args = ["explain", code, "--journal", "tollgate-data"];
+    let (exit, told, error) = run(world.dir.path(), &args);
+    assert_eq!(exit, 0, "{told}{error}");
+    assert!(
+        told.contains("an operator had banned it (ban api.search mallory until"),
+        "{told}"
+    );
+    assert!(
+        told.contains("by ann at") && told.contains("a test"),
+        "{told}"
+    );
+    world.fill("acme", 5).await;
+    assert_eq!(world.audit()["equal"], true);
+
+    world.done(&["namespaces", "kill", "api"]);
+    let of_api = |denial: &Value| denial["resource"] != "sandbox";
+    until("nobody is denied", || {
+        !world.denials(&[]).iter().any(of_api)
+    })
+    .await;
+    until("the agent knows", || {
+        ["acme", "trudy"]
+            .iter()
+            .all(|domain| !is_denied(&world.search, domain))
+    })
+    .await;
+    let granted = world.served.metric("tollgate_hits_excess_total");
+    let _ = world.search.hit("acme").expect("the switch is turned");
+    until("it is counted", || {
+        world.served.metric("tollgate_hits_excess_total") == granted + 1.0
+    })
+    .await;
+    world.done(&["namespaces", "restore", "api"]);
+    let started = world.search.hit("trudy");
+    assert!(started.is_ok(), "a version starts no denial");
+    until("trudy is denied again", || {
+        is_denied(&world.search, "trudy")
+    })
+    .await;
+    assert_eq!(world.audit()["equal"], true);
+
+    world.served.signal("TERM");
+    world.served.await_end();
+    world.served = serve(world.dir.path(), &[]);
+    world.served.await_ready();
+    world.served.await_json("/v1/denials?domain=trudy", |view| {
+        let denials = view["denials"].as_array().expect("a list");
+        denials.iter().any(|denial| denial["cause"] == "banned")
+    });
+    world.done(&["unban", "--everywhere", "trudy"]);
+    world.served.await_json("/v1/denials?domain=trudy", |view| {
+        view["denials"].as_array().is_some_and(Vec::is_empty)
+    });
+    assert_eq!(world.audit()["equal"], true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ban_everywhere_that_would_miss_a_resource_is_refused() {
+    const LOGIN: &str = "[rate.\"web.login\"]\nrate = \"5/s\"\naddresses = { v4 = 32, v6 = 64 }\n";
+    let world = World::of(&format!("{LIMITS}{LOGIN}"), "").await;
+    let (code, text) = world.operator(&["ban", "--everywhere", "2001:db8:1:2::5"]);
+    assert_eq!(code, 65, "{text}");
+    assert!(
+        text.contains("\"web.login\" limits it as \"2001:db8:1:2::/64\""),
+        "{text}"
+    );
+    world.done(&["ban", "--everywhere", "2001:db8:1:2::/64"]);
+    let login = world.agent.rate("web.login");
+    until("its network is denied", || {
+        // A ban on a network is found in the partition of a call from it.
+        login.hit("2001:db8:1:2::5").is_err()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_ended_by_an_operator_stays_ended() {
+    let world = World::new().await;
+    let sandbox = world.agent.copies("sandbox");
+    let kept = sandbox.reserve("acme", 1).expect("room");
+    let ended = sandbox.reserve("acme", 1).expect("room");
+    assert_eq!(ended.confirmed().await, Confirmation::Confirmed);
+    let holds = world.served.await_json("/v1/holds", |view| {
+        view["holds"]
+            .as_array()
+            .is_some_and(|holds| holds.len() == 2)
+    });
+    let newest = holds["holds"][1]["number"].as_u64().expect("a number");
+    let (code, said) = world.operator(&["holds", "release", "--resource", "sandbox", "web#999"]);
+    assert_eq!(code, 1, "{said}");
+    let (code, said) = world.operator(&["holds", "release", "--resource", "sandbox"]);
+    assert_eq!(code, 64, "{said}");
+    let hold = format!("web#{newest}");
+    world.done(&["holds", "release", "--resource", "sandbox", &hold]);
+    let one = |view: &Value| {
+        view["holds"]
+            .as_array()
+            .is_some_and(|holds| holds.len() == 1)
+    };
+    world.served.await_json("/v1/holds", one);
+    // After two full heartbeats it is still ended.
+    let beats = world.served.metric("tollgate_beats_total");
+    until("beats have come", || {
+        beats + 4.0 <= world.served.metric("tollgate_beats_total")
+    })
+    .await;
+    assert!(one(&world.served.json("/v1/holds")));
+    assert_eq!(
+        world
+            .served
+            .metric("tollgate_holds_ended_by_operator_total"),
+        1.0
+    );
+    world.done(&[
+        "holds",
+        "release",
+        "--resource",
+        "sandbox",
+        "--domain",
+        "acme",
+    ]);
+    world.served.await_json("/v1/holds", |view| {
+        view["holds"].as_array().is_some_and(Vec::is_empty)
+    });
+    drop((kept, ended));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_banned_domain_gets_no_copies_and_keeps_what_it_holds() {
+    let world = World::new().await;
+    let sandbox = world.agent.copies("sandbox");
+    let one = sandbox.reserve("acme", 1).expect("room");
+    assert_eq!(one.confirmed().await, Confirmation::Confirmed);
+    let url = format!("http://{}", world.served.http);
+    let (code, said) = world.operator(&["unban", "sandbox", "acme"]);
+    assert!(code == 1 && said.contains("it is not banned"), "{said}");
+    let (code, said) = world.operator(&["ban", "sandbocks", "acme"]);
+    assert!(code == 65 && said.contains("rate or copies"), "{said}");
+
+    world.done(&["ban", "sandbox", "acme", "--for", "1h"]);
+    until("it is denied", || sandbox.peek("acme").is_err()).await;
+    assert!(sandbox.peek("globex").is_ok());
+    let Err(Refused::Denied(denied)) = sandbox.reserve("acme", 1) else {
+        panic!("it is banned");
+    };
+    assert_eq!(denied.cause(), Cause::Banned);
+    assert!(denied.retry_after().is_some_and(|wait| {
+        (Duration::from_secs(3_500)..Duration::from_secs(3_601)).contains(&wait)
+    }));
+    assert_eq!(world.served.json("/v1/holds")["holds"][0]["copies"], 1);
+    // Releasing it frees nothing.
+    drop(one);
+    world.served.await_json("/v1/holds", |view| {
+        view["holds"].as_array().is_some_and(Vec::is_empty)
+    });
+    assert_eq!(world.denials(&["--cause", "banned"]).len(), 1);
+    assert!(sandbox.peek("acme").is_err());
+    let code = denied.code().expect("an operator did it").to_string();
+    let (exit, told, error) = run(world.dir.path(), &["explain", &code, "--url", &url]);
+    assert!(
+        exit == 0 && told.contains("ban sandbox acme until"),
+        "{told}{error}"
+    );
+    assert_eq!(world.audit()["equal"], true);
+
+    world.done(&["unban", "sandbox", "acme"]);
+    until("it is let in", || sandbox.peek("acme").is_ok()).await;
+    assert!(sandbox.reserve("acme", 2).is_ok());
+    assert_eq!(world.audit()["equal"], true);
+}
+
+#[test]
+fn a_missing_argument_is_reported_before_any_request() {
+    let here = Path::new(".");
+    let cases: [&[&str]; 4] = [
+        &["reset", "api.search", "acme"],
+        &["reset", "api.search", "acme", "--reason", " "],
+        &["ban", "mallory", "--reason", "x"],
+        &["refund", "api.search", "acme", "0", "--reason", "x"],
+    ];
+    for args in cases {
+        let (code, _, stderr) = run(here, args);
+        assert_eq!(code, 64, "{args:?}: {stderr}");
+    }
+    let args = [
+        "reset",
+        "a",
+        "b",
+        "--reason",
+        "x",
+        "--url",
+        "http://127.0.0.1:1",
+    ];
+    assert_eq!(run(here, &args).0, 69);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_domain_is_given_limits_of_its_own_by_asking_an_aggregator() {
+    // A file that is followed would be pushed again.
+    let world = World::with("[limits]\nfollow_file = false\n").await;
+    world.fill("acme", 5).await;
+    let url = format!("http://{}", world.served.http);
+    let set = |args: &[&str]| {
+        let all = ["limits", "set", "api.search", "--domain", "acme"];
+        let more = ["--url", &url, "--reason", "acme pays"];
+        let (code, out, err) = run(world.dir.path(), &[&all, args, &more].concat());
+        (code, out + &err)
+    };
+    let before = world.version();
+    let (code, text) = set(&["--rate", "1000/s", "--dry-run"]);
+    assert_eq!((code, world.version()), (0, before), "{text}");
+    let (code, text) = set(&["--rate", "1000/s"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("set api.search acme: rate 1000/s"), "{text}");
+    assert_eq!(world.version(), before + 1, "one record");
+    until("a raised limit lifts the denial", || {
+        !is_denied(&world.search, "acme")
+    })
+    .await;
+    let (code, text) = set(&["--rate", "9/s", "--expect-version", &before.to_string()]);
+    assert_eq!(code, 75, "{text}");
+    let (code, text) = set(&["--rate", "often"]);
+    assert_eq!(code, 65, "{text}");
+    let (code, text) = set(&[]);
+    assert_eq!(code, 64, "neither stated nor taken away: {text}");
+    let (code, text) = set(&["--remove"]);
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = set(&["--remove"]);
+    assert_eq!(code, 1, "there is nothing left to take away: {text}");
+    assert_eq!(world.version(), before + 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_open_a_resource_that_a_version_opens() {
+    let world = World::new().await;
+    let closed = "[rate.closed]\ntiers = []\n";
+    let write = |more: &str| {
+        let file = world.dir.path().join("limits.toml");
+        std::fs::write(file, format!("{LIMITS}{more}")).expect("written");
+        world.served.signal("HUP");
+    };
+    let before = world.version();
+    write(closed);
+    until("it is a version", || before < world.version()).await;
+    let rate = world.agent.rate("closed");
+    let denied = |rate: &Rate| rate.hit("acme").err().map(|denied| denied.cause());
+    until("nobody may use it", || {
+        denied(&rate) == Some(Cause::Inaccessible)
+    })
+    .await;
+    write(&closed.replace("tiers = []", "rate = \"1000/s\""));
+    until("it is open", || denied(&rate).is_none()).await;
+}

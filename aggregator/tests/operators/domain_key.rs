@@ -1,0 +1,301 @@
+//! Domains as keyed hashes, end to end: calls of agents with a domain key are ruled and announced under hashes, which
+//! anybody with the name and the key can find, and no name is in the log.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tollgate_agent::{Agent, Refused};
+
+use crate::support::{DEADLINE, Served, directory, run, serve};
+
+const LIMITS: &str = r#"
+version = 1
+rules = 2
+[plans]
+gold = ["midas-corp"]
+[rate."api.search"]
+tiers = [{ limit = 5, window = "10m", active = "10m" }]
+[rate."api.search".plans.gold]
+tiers = [{ limit = 100, window = "10m", active = "10m" }]
+[rate."api.search".domains.croesus-inc]
+tiers = [{ limit = 2, window = "10m", active = "10m" }]
+[rate."web.login"]
+rate = "2/h"
+addresses = { v4 = 24 }
+[copies.sandbox]
+limit = 2
+domains = { croesus-inc = 1 }
+"#;
+
+const KEY: &str = "8f14e45fceea167a5a36dedd4bea2543";
+
+/// The names that must not be found anywhere.
+const NAMES: [&str; 3] = ["midas-corp", "croesus-inc", "acme-ltd"];
+
+fn agent(dir: &Path, served: &Served) -> Agent {
+    Agent::builder()
+        .name("web")
+        .aggregator(served.agents.to_string())
+        .domain_key_file(dir.join("domain.key"))
+        .build()
+        .expect("good settings")
+}
+
+fn write_key(dir: &Path, name: &str, key: &str) {
+    let path = dir.join(name);
+    std::fs::write(&path, key).expect("a file");
+    set_mode(&path, 0o600);
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(path, mode).expect("set");
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !holds() {
+        assert!(Instant::now() < end, "in time: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Files below a directory that have any of the names in them.
+fn with_names(dir: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            with_names(&path, found);
+            continue;
+        }
+        let bytes = std::fs::read(&path).expect("a file");
+        for name in NAMES {
+            if bytes
+                .windows(name.len())
+                .any(|part| part == name.as_bytes())
+            {
+                found.push(format!("{name} in {}", path.display()));
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_domain_key_hides_names_and_lookups_by_name_work() {
+    let dir = directory(LIMITS);
+    let dir = dir.path();
+    write_key(dir, "domain.key", KEY);
+    let served = serve(dir, &["--domain-key", "domain.key"]);
+    served.await_ready();
+    let agent = agent(dir, &served);
+    let (search, sandbox) = (agent.rate("api.search"), agent.copies("sandbox"));
+    assert!(agent.ready(DEADLINE).await, "it hears the aggregator");
+
+    // The default, a plan and an override of the document apply, by the hashes of their domains.
+    for (domain, limit) in [("acme-ltd", 5), ("croesus-inc", 2), ("midas-corp", 100)] {
+        for _ in 0..limit {
+            let _ = search.hit(domain).expect("it has room");
+        }
+        until(domain, || search.peek(domain).is_err()).await;
+    }
+    let denied = search.hit("acme-ltd").expect_err("its window is full");
+    let hold = sandbox.reserve("croesus-inc", 1).expect("it has room");
+    until("its own limit is reached", || {
+        matches!(sandbox.peek("croesus-inc"), Err(Refused::Denied(_)))
+    })
+    .await;
+    assert_eq!(sandbox.held("croesus-inc"), 1);
+    assert!(sandbox.peek("acme-ltd").is_ok());
+
+    let url = format!("http://{}", served.http);
+    let asked = |args: &[&str], key: bool| {
+        let key: &[&str] = if key {
+            &["--domain-key", "domain.key"]
+        } else {
+            &[]
+        };
+        let (code, out, err) = run(dir, &[args, &["--url", &url], key].concat());
+        (code, out + &err)
+    };
+    let (_, all) = asked(&["denials"], false);
+    assert_eq!(all.matches("h~").count(), 4, "{all}");
+    for list in ["denials", "holds", "top", "limits"] {
+        let (_, answer) = served.get(&format!("/v1/{list}"));
+        for name in NAMES {
+            assert!(!answer.contains(name), "{name} in {answer}");
+        }
+    }
+    let (code, one) = asked(&["denials", "--domain", "acme-ltd"], true);
+    assert_eq!((code, one.matches("h~").count()), (0, 1), "{one}");
+    let (_, none) = asked(&["denials", "--domain", "acme-ltd"], false);
+    assert!(none.starts_with("no denials"), "{none}");
+    let (_, held) = asked(&["holds", "--domain", "croesus-inc"], true);
+    assert!(held.contains("h~"), "{held}");
+    let (_, shown) = asked(&["pairs", "show", "api.search", "midas-corp"], true);
+    assert!(shown.contains("100 of 100 hits"), "{shown}");
+    let (code, why) = asked(&["explain", "api.search", "acme-ltd"], true);
+    let place = denied.code().expect("it was denied by the aggregator");
+    assert!(code == 0 && why.contains(&place.to_string()), "{why}");
+    let (_, why) = asked(&["explain", "api.search", "acme-ltd"], false);
+    assert!(!why.contains(&place.to_string()), "{why}");
+
+    // An operator's act by name applies to the hash.
+    let word = ["--reason", "a test"];
+    let (code, told) = asked(
+        &[&["reset", "api.search", "acme-ltd"], &word[..]].concat(),
+        true,
+    );
+    assert!(code == 0 && told.contains("h~"), "{told}");
+    until("it is reset", || search.peek("acme-ltd").is_ok()).await;
+    drop(hold);
+    agent.shutdown(DEADLINE).await;
+    drop(served);
+
+    let mut found = Vec::new();
+    with_names(&dir.join("tollgate-data"), &mut found);
+    assert!(found.is_empty(), "{found:?}");
+    let journal = [
+        "explain",
+        "api.search",
+        "croesus-inc",
+        "--journal",
+        "tollgate-data",
+    ];
+    let (code, out, _) = run(
+        dir,
+        &[&journal[..], &["--domain-key", "domain.key"]].concat(),
+    );
+    assert!(code == 0 && out.contains("tier 1"), "{out}");
+    let (code, out, err) = run(
+        dir,
+        &["audit", "--journal", "tollgate-data", "--model", "all"],
+    );
+    assert_eq!(code, 0, "{out}{err}");
+    let backtest = [
+        "backtest",
+        "--journal",
+        "tollgate-data",
+        "--limits",
+        "limits.toml",
+    ];
+    let more = [
+        "--domain",
+        "croesus-inc",
+        "--domain-key",
+        "domain.key",
+        "--format",
+        "json",
+    ];
+    let (code, out, err) = run(dir, &[&backtest[..], &more].concat());
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
+    let granted = report["results"][0]["granted"].as_u64();
+    assert_eq!((code, granted), (0, Some(2)), "by its override: {out}{err}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_is_typed_is_hashed_as_agents_hash_it() {
+    let dir = directory(LIMITS);
+    let dir = dir.path();
+    write_key(dir, "domain.key", KEY);
+    let served = serve(dir, &["--domain-key", "domain.key"]);
+    served.await_ready();
+    let agent = agent(dir, &served);
+    let login = agent.rate("web.login");
+    assert!(agent.ready(DEADLINE).await, "it hears the aggregator");
+    for _ in 0..2 {
+        let _ = login.hit("203.0.113.7").expect("it has room");
+    }
+    until("its network is denied", || {
+        login.peek("203.0.113.8").is_err()
+    })
+    .await;
+
+    let url = format!("http://{}", served.http);
+    let asked = |args: &[&str]| {
+        let key = ["--url", &url, "--domain-key", "domain.key"];
+        let (code, out, err) = run(dir, &[args, &key].concat());
+        (code, out + &err)
+    };
+    let typed = "203.0.113.9";
+    let (code, shown) = asked(&["pairs", "show", "web.login", typed]);
+    assert!(code == 0 && shown.contains("2 of 2"), "{shown}");
+    let (_, listed) = asked(&["denials", "--resource", "web.login", "--domain", typed]);
+    assert!(listed.contains("h~"), "{listed}");
+    let (code, why) = asked(&["explain", "web.login", typed]);
+    assert!(code == 0 && why.contains("was denied"), "{why}");
+    let word = ["--reason", "a test"];
+    let act = |verb: &str| asked(&[&[verb, "web.login", typed], &word[..]].concat());
+    let (code, told) = act("reset");
+    assert_eq!(code, 0, "{told}");
+    until("it is reset", || login.peek("203.0.113.7").is_ok()).await;
+    let (code, told) = act("ban");
+    assert_eq!(code, 0, "{told}");
+    until("its network is banned", || {
+        login.hit("203.0.113.8").is_err()
+    })
+    .await;
+    drop(served);
+    let journal = ["explain", "web.login", typed, "--journal", "tollgate-data"];
+    let key = ["--domain-key", "domain.key"];
+    let (code, why, err) = run(dir, &[&journal[..], &key].concat());
+    assert!(code == 0 && why.contains("had banned it"), "{why}{err}");
+}
+
+#[test]
+fn keys_and_documents_that_are_none_are_refused() {
+    let dir = directory(LIMITS);
+    let dir = dir.path();
+    write_key(dir, "short.key", "secret\n");
+    write_key(dir, "domain.key", KEY);
+    write_key(dir, "other.key", &KEY.replace('8', "9"));
+    let check = |args: &[&str]| {
+        let (code, out, err) = run(dir, &[&["check", "limits.toml"], args].concat());
+        (code, out + &err)
+    };
+    let (code, text) = check(&["--domain-key", "short.key"]);
+    assert_eq!(
+        (code, &*text),
+        (
+            65,
+            "tollgate: domain key short.key: has 6 bytes, expected 32 to 4096 drawn at random, as \
+             `openssl rand -hex 32` draws\n"
+        )
+    );
+    let (code, text) = check(&["--domain-key", "nowhere.key"]);
+    assert!(code == 66 && text.contains("nowhere.key"), "{text}");
+    let (code, _, err) = run(
+        dir,
+        &[
+            "serve",
+            "--limits",
+            "limits.toml",
+            "--domain-key",
+            "short.key",
+        ],
+    );
+    assert!(code == 65 && err.contains("has 6 bytes"), "{err}");
+
+    assert_eq!(check(&["--domain-key", "domain.key"]).0, 0);
+    let key = dir.join("other.key");
+    set_mode(&key, 0o644);
+    let exposed = "other.key: mode 0644 lets every user of this machine read a secret";
+    let (code, text) = check(&["--domain-key", "other.key"]);
+    assert!(code == 65 && text.contains(exposed), "{text}");
+    let built = Agent::builder().domain_key_file(&key).build();
+    let fault = built.map(drop).expect_err("exposed").to_string();
+    assert!(fault.contains(exposed), "{fault}");
+    set_mode(&key, 0o640);
+    let hash = "h~012345~0123456789abcdef0123456789abcdef";
+    let mixed = LIMITS.replace("midas-corp", hash);
+    std::fs::write(dir.join("limits.toml"), &mixed).expect("a file");
+    let (code, text) = check(&[]);
+    assert!(
+        code == 65 && text.contains("is a name beside domains"),
+        "{text}"
+    );
+    let (code, text) = check(&["--domain-key", "other.key"]);
+    assert!(
+        code == 65 && text.contains("under the key 012345"),
+        "{text}"
+    );
+}

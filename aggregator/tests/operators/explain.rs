@@ -1,0 +1,420 @@
+//! Tests of `tollgate explain`, on the journal of a real aggregator: why a call was refused, and why it was not; with
+//! the same result from the journal, from an export, and by HTTP.
+
+use std::path::Path;
+
+use serde_json::Value;
+use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::hits::{Hit, Refused, write_hits};
+use tollgate_shared::wire::statement::Cause;
+
+use crate::support::{Dealer, Served, directory, run, serve, wall};
+
+const LIMITS: &str = r#"
+version = 1
+rules = 2
+
+# A burst of three beyond five, then a rest of an hour.
+[rate."api.search"]
+tiers = [
+  { limit = 5, window = "4s", active = "1m" },
+  { limit = 3, window = "10s", active = "2s", cooldown = "1h" },
+]
+[rate."api.wide"]
+rate = "1000000/s"
+global = "3/s"
+[rate."api.bucket"]
+bucket = { rate = "1/h", burst = 4, debt = 4 }
+[rate."api.quota"]
+quota = ["3/year"]
+[rate."api.dark"]
+shadow = true
+rate = "1/m"
+"#;
+
+const PARTITIONS: u32 = 4;
+
+/// Two agents that stamp their hits as the test states.
+struct World {
+    dir: tempfile::TempDir,
+    served: Served,
+    dealers: [Dealer; 2],
+    sequence: u64,
+    /// The start of the test's times; some seconds ago, so that stamps are in the past.
+    origin: Timestamp,
+}
+
+impl World {
+    async fn new() -> Self {
+        let dir = directory(LIMITS);
+        let served = serve(dir.path(), &[]);
+        served.await_ready();
+        let dealers = [
+            Dealer::named(served.agents, "alpha", b'a').await,
+            Dealer::named(served.agents, "beta", b'b').await,
+        ];
+        Self {
+            dir,
+            served,
+            dealers,
+            sequence: 0,
+            origin: wall().saturating_sub(Span::from_secs(20)),
+        }
+    }
+
+    fn at(&self, ms: u64) -> Timestamp {
+        self.origin.saturating_add(Span::from_millis(ms))
+    }
+
+    fn at_us(&self, ms: u64) -> String {
+        self.at(ms).as_micros().to_string()
+    }
+
+    /// A batch with hits (milliseconds after the origin) and refused calls (calls, between).
+    async fn batch(
+        &mut self,
+        agent: &str,
+        (resource, domain): (&str, &str),
+        hits: &[u64],
+        refused: Option<(u64, u64, u64)>,
+    ) -> u64 {
+        self.sequence += 1;
+        let dealer = usize::from(agent == "beta");
+        let sender = self.dealers[dealer].sender(self.sequence);
+        let hits = hits.iter().map(|ms| Hit::one(0, domain, self.at(*ms), 1));
+        let refused = refused.map(|(calls, first, last)| Refused {
+            resource: 0,
+            domain,
+            calls,
+            copies: calls,
+            first: self.at(first),
+            last: self.at(last),
+            cause: Cause::Tier(1),
+            place: None,
+        });
+        let mut writer = Writer::new();
+        let hits: Vec<_> = hits.collect();
+        let refused: Vec<_> = refused.into_iter().collect();
+        write_hits(
+            &mut writer,
+            &sender,
+            &[resource],
+            hits.into_iter(),
+            refused.into_iter(),
+        );
+        let partition = partition_of_pair(resource, domain, PARTITIONS);
+        self.dealers[dealer]
+            .append(partition, writer.as_slice())
+            .await
+    }
+
+    /// Makes a burst, its cooldown, and the denial that follows; returns the denial's code.
+    async fn denied(&mut self) -> String {
+        const ACME: (&str, &str) = ("api.search", "acme");
+        self.batch("alpha", ACME, &[0, 100, 200, 300, 400], None)
+            .await;
+        self.batch("beta", ACME, &[1_000, 1_000, 1_000], None).await;
+        self.batch("alpha", ACME, &[5_000, 5_000, 5_000], None)
+            .await;
+        let closed = self.batch("beta", ACME, &[5_400, 5_500], None).await;
+        self.batch("beta", ACME, &[6_000, 6_100], None).await;
+        self.batch("alpha", ACME, &[], Some((7, 6_500, 7_000)))
+            .await;
+        let partition = partition_of_pair(ACME.0, ACME.1, PARTITIONS);
+        let code = format!("{partition}-{closed}-1-1");
+        // It is ruled and recorded once the log has grown beyond it.
+        let is_past = |shown: &Value| {
+            let of = &shown["partitions"][partition as usize];
+            closed + 8 < of["offset"].as_u64().unwrap()
+        };
+        self.served.await_json("/v1/digests", is_past);
+        code
+    }
+
+    fn explain(&self, args: &[&str]) -> Value {
+        explain(self.dir.path(), &["--journal", "tollgate-data"], args)
+    }
+}
+
+fn explain(dir: &Path, log: &[&str], args: &[&str]) -> Value {
+    let mut all = vec!["explain", "--format", "json"];
+    all.extend(args);
+    all.extend(log);
+    let (exit, stdout, stderr) = run(dir, &all);
+    assert_eq!(exit, 0, "{stdout}{stderr}");
+    serde_json::from_str(&stdout).unwrap()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_code_tells_the_limit_its_hits_and_the_burst_that_led_there() {
+    let mut world = World::new().await;
+    let code = world.denied().await;
+    let found = world.explain(&[&code]);
+    assert_eq!(found["schema"], "tollgate.explain/1");
+    assert_eq!(
+        (&found["denied"], &found["reason"]),
+        (&true.into(), &"tier".into())
+    );
+    assert_eq!(
+        (&found["resource"], &found["domain"]),
+        (&"api.search".into(), &"acme".into())
+    );
+    assert_eq!(found["code"], code.as_str());
+    let denial = &found["denial"];
+    assert_eq!(
+        (&denial["cause"], &denial["limit"]),
+        (&"tier 1".into(), &5.into())
+    );
+    assert_eq!(number(&denial["since_us"]), world.at(5_500).as_micros());
+    // The first hit of the window, which came at 5.0 s, leaves it after 4 s.
+    assert_eq!(number(&denial["until_us"]), world.at(9_000).as_micros() + 1);
+    assert!(denial["recorded_us"].is_u64(), "{denial}");
+
+    let window = &found["window"];
+    assert_eq!(number(&window["hits"]), 5);
+    assert_eq!(window["by_agent"][0]["agent"], "alpha");
+    assert_eq!(number(&window["by_agent"][0]["hits"]), 3);
+    assert_eq!(number(&window["by_agent"][1]["hits"]), 2);
+    assert_eq!(number(&window["from_us"]), world.at(5_000).as_micros());
+
+    let burst = &found["tiers"][1];
+    assert_eq!(burst["phase"], "cooling");
+    assert_eq!(burst["entered_by"], "beta");
+    assert_eq!(number(&burst["entered_us"]), world.at(1_000).as_micros());
+    assert_eq!(
+        number(&burst["cooling_until_us"]),
+        world.at(1_000 + 2_000 + 3_600_000).as_micros()
+    );
+    assert_eq!(number(&found["excess"]["hits"]), 2);
+    assert_eq!(found["excess"]["by_agent"][0]["agent"], "beta");
+    assert_eq!(number(&found["refused"]["calls"]), 7);
+    assert_eq!(found["version"]["text"], LIMITS);
+    assert!(
+        found["version"]["excerpt"]
+            .as_str()
+            .unwrap()
+            .contains("cooldown = \"1h\"")
+    );
+    assert!(
+        !found["version"]["excerpt"]
+            .as_str()
+            .unwrap()
+            .contains("api.wide")
+    );
+    let picture = found["picture"].as_str().unwrap();
+    let row = |name: &str| picture.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(
+        row("tier 2").contains("3=") && row("tier 2").contains("--"),
+        "{picture}"
+    );
+    assert!(row("tier 1").contains('='), "{picture}");
+    assert!(row("excess").contains('1'), "{picture}");
+
+    // The same by HTTP, from an export, and in words.
+    let by_http = world.served.json(&format!("/v1/explain?code={code}"));
+    for same in ["denial", "window", "tiers", "sentences", "statements"] {
+        assert_eq!(by_http[same], found[same], "{same}");
+    }
+    let dir = world.dir.path();
+    let args = ["audit", "export", "--journal", "tollgate-data", "-o", "all"];
+    assert_eq!(run(dir, &args).0, 0);
+    assert_eq!(
+        explain(dir, &["--export", "all"], &[&code])["window"],
+        found["window"]
+    );
+    let url = format!("http://{}", world.served.http);
+    let (exit, text, _) = run(dir, &["explain", &code, "--url", &url]);
+    assert_eq!(exit, 0);
+    for said in [
+        "tier 1 was full (5 in 4s)",
+        "tier 2 was cooling down until",
+        "by a hit of beta",
+        "agents refused 7 calls",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+
+    // By the pair and an instant, and by the pair alone.
+    let at = world.at_us(8_000);
+    for args in [
+        vec!["api.search", "acme", "--at", &at],
+        vec!["api.search", "acme"],
+    ] {
+        assert_eq!(world.explain(&args)["code"], code.as_str(), "{args:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_was_not_refused_is_explained_too() {
+    let mut world = World::new().await;
+    let dark = ("api.dark", "acme");
+    let late = ("api.search", "late");
+    world.batch("alpha", dark, &[0, 100], None).await;
+    world
+        .batch("alpha", ("free.thing", "acme"), &[0], None)
+        .await;
+    world.batch("alpha", late, &[3_000], None).await;
+    world.batch("beta", late, &[500], None).await;
+    world.denied().await;
+    let reason = |pair: (&str, &str), ms: u64| {
+        let at = world.at_us(ms);
+        let found = world.explain(&[pair.0, pair.1, "--at", &at]);
+        found["reason"].as_str().unwrap().to_owned()
+    };
+    let acme = ("api.search", "acme");
+    assert_eq!(reason(acme, 200), "room");
+    assert_eq!(reason(acme, 6_100), "within_delay");
+    assert_eq!(
+        reason(acme, 6_700),
+        "tier",
+        "refused calls are no calls let through"
+    );
+    assert_eq!(reason(acme, 15_000), "no_call");
+    assert_eq!(reason(dark, 100), "shadow");
+    assert_eq!(reason(("free.thing", "acme"), 0), "no_limit");
+    assert_eq!(reason(late, 500), "late");
+    assert_eq!(reason(late, 3_000), "room");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_global_limit_names_the_agents_whose_hits_filled_it() {
+    let mut world = World::new().await;
+    for (agent, domain) in [("alpha", "a"), ("alpha", "b"), ("beta", "c")] {
+        world.batch(agent, ("api.wide", domain), &[100], None).await;
+    }
+    let found = loop {
+        let found = world.explain(&["api.wide"]);
+        if found["denied"] == true {
+            break found;
+        }
+        assert!(wall() < world.at(60_000), "{found:#}");
+    };
+    assert_eq!(found["reason"], "global");
+    assert_eq!(number(&found["window"]["hits"]), 3);
+    assert_eq!(found["window"]["by_agent"][0]["agent"], "alpha");
+    assert_eq!(number(&found["window"]["by_agent"][0]["hits"]), 2);
+    // A domain that was not denied itself was refused because of all domains' global limit.
+    let at = world.at_us(600);
+    let found = world.explain(&["api.wide", "c", "--at", &at]);
+    assert_eq!(
+        (&found["reason"], &found["domain"]),
+        (&"global".into(), &Value::Null)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_and_a_quota_name_the_newest_hits_that_used_them_up() {
+    let mut world = World::new().await;
+    for resource in ["api.bucket", "api.quota"] {
+        let pair = (resource, "acme");
+        world.batch("alpha", pair, &[0, 100], None).await;
+        world.batch("beta", pair, &[200, 300, 400, 500], None).await;
+    }
+    let explained = |resource: &str, hits: u64| loop {
+        let found = world.explain(&[resource, "acme"]);
+        if found["window"]["hits"] == hits {
+            break found;
+        }
+        assert!(wall() < world.at(60_000), "{found:#}");
+    };
+    // The bucket's end moves with its debt of two; the quota's does not, and is stated with the third hit.
+    for (resource, reason, lane, by_agent) in [
+        (
+            "api.bucket",
+            "bucket",
+            "bucket        4 at 1 in 1h",
+            [("beta", 4), ("alpha", 2)],
+        ),
+        (
+            "api.quota",
+            "quota",
+            "quota:0       3 a year",
+            [("alpha", 2), ("beta", 1)],
+        ),
+    ] {
+        let hits = by_agent.iter().map(|(_, hits)| hits).sum();
+        let found = explained(resource, hits);
+        assert_eq!(found["reason"], reason);
+        let of: Vec<(&str, u64)> = { found["window"]["by_agent"].as_array().unwrap().iter() }
+            .map(|of| (of["agent"].as_str().unwrap(), number(&of["hits"])))
+            .collect();
+        assert_eq!(of, by_agent);
+        let picture = found["picture"].as_str().unwrap();
+        let row = picture.lines().find(|line| line.starts_with(lane));
+        assert!(row.is_some_and(|row| row.contains('#')), "{picture}");
+        let told = found["sentences"].to_string();
+        assert!(
+            told.contains(&format!("{hits} hits used it up between")),
+            "{told}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hits_after_a_reset_or_ban_are_explained_as_ruled() {
+    let mut world = World::new().await;
+    let acme = ("api.quota", "acme");
+    let url = format!("http://{}", world.served.http);
+    let act = |world: &World, verb: &str| {
+        let args = [verb, acme.0, acme.1, "--reason", "a test", "--url", &url];
+        let (exit, stdout, stderr) = run(world.dir.path(), &args);
+        assert_eq!(exit, 0, "{stdout}{stderr}");
+        assert!(!stdout.contains("not in force"), "{stdout}");
+    };
+    world.batch("alpha", acme, &[0, 100, 200, 300], None).await;
+    act(&world, "reset");
+    world.batch("beta", acme, &[1_000], None).await;
+    act(&world, "ban");
+    world.batch("alpha", acme, &[2_000], None).await;
+    let at = world.at_us(1_000);
+    let found = loop {
+        let found = world.explain(&[acme.0, acme.1, "--at", &at]);
+        if found["excess"]["hits"] == 1 {
+            break found;
+        }
+        assert!(wall() < world.at(60_000), "{found:#}");
+    };
+    // Of the four hits before the reset none counts any more.
+    let call = &found["call"];
+    assert_eq!((number(&call["granted"]), number(&call["excess"])), (1, 0));
+    assert_eq!(number(&found["constraints"][0]["counted"]), 1);
+    // There was room for the hit that came after the ban, and it is excess all the same.
+    assert_eq!(found["denial"]["cause"], "banned");
+    assert_eq!(found["excess"]["by_agent"][0]["agent"], "alpha");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_that_the_log_lacks_are_reported() {
+    let mut world = World::new().await;
+    let code = world.denied().await;
+    let dir = world.dir.path();
+    let exit = |args: &[&str]| {
+        let mut all = vec!["explain"];
+        all.extend(args);
+        let (exit, stdout, stderr) = run(dir, &all);
+        assert_eq!(stdout, "");
+        (exit, stderr)
+    };
+    let journal = ["--journal", "tollgate-data"];
+    let (code_of_nothing, why) = exit(&["0-999999-0-1", journal[0], journal[1]]);
+    assert_eq!(code_of_nothing, 1);
+    assert!(why.contains("no record there"), "{why}");
+    let other_generation = format!("{}-9", code.rsplit_once('-').unwrap().0);
+    let (exit_code, why) = exit(&[&other_generation, journal[0], journal[1]]);
+    assert_eq!(exit_code, 1);
+    assert!(why.contains("generation"), "{why}");
+    assert_eq!(exit(&["9-1-1-1", journal[0], journal[1]]).0, 1);
+    assert_eq!(exit(&[&code, "--journal", "nowhere"]).0, 66);
+    assert_eq!(exit(&[&code, "--url", "http://127.0.0.1:1"]).0, 69);
+    assert_eq!(exit(&["api.search", "acme", "--at", "then"]).0, 64);
+    let (status, _) = world.served.get("/v1/explain?code=abc");
+    assert_eq!(status, 400);
+    let (status, _) = world.served.get("/v1/explain?code=0-999999-0-1");
+    assert_eq!(status, 404);
+}

@@ -1,0 +1,17 @@
+//! What operators do and read, with the binary on its journal: limits, amendments, candidates, holds; why a call was
+//! refused; and whether the log says what the aggregator did.
+
+mod amendments;
+mod audit;
+mod candidates;
+mod cli;
+mod convert;
+mod deploy;
+mod domain_key;
+mod explain;
+mod explain_copies;
+mod holds;
+mod many_overrides;
+mod record_keys;
+#[path = "../support/mod.rs"]
+mod support;

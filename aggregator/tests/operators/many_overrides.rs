@@ -1,0 +1,128 @@
+//! Documents with as many overrides as fit are read fast, wherever the overrides stand in them; and rows beside a
+//! document may be more.
+//!
+//! Reading once took time with the square of their number: minutes. A test waits for half a minute
+//! ([`DEADLINE`]), so that such a time fails it and a busy machine does not.
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use tollgate_shared::wire::limits_document::DOCUMENT_BYTES_MAX;
+
+use crate::support::{DEADLINE, directory, run, serve};
+
+/// Rows beside a document.
+const ROWS: usize = 20_000;
+
+/// A document that has no room for another line.
+fn document(head: &str, line: impl Fn(&mut String, usize)) -> String {
+    let mut text = format!("version = 1\nrules = 2\n{head}\n");
+    for n in 0.. {
+        let mut more = String::new();
+        line(&mut more, n);
+        if DOCUMENT_BYTES_MAX < text.len() + more.len() + 100 {
+            break;
+        }
+        text = text + &more + "\n";
+    }
+    text
+}
+
+/// A document in which each override is a dotted key from the root.
+fn dotted(default: u32) -> String {
+    let head = format!("rate.\"api.search\".rate = \"{default}/s\"");
+    document(&head, |text, n| {
+        let rate = 5 + n % 50;
+        let _ = write!(
+            text,
+            "rate.\"api.search\".domains.\"tenant-{n}\".rate = \"{rate}/s\""
+        );
+    })
+}
+
+fn documents() -> [(&'static str, String); 4] {
+    let domains = document(
+        "[rate.\"api.search\"]\nrate = \"100/s\"\n[rate.\"api.search\".domains]",
+        |text, n| {
+            let _ = write!(text, "\"tenant-{n}\" = {{ rate = \"{}/s\" }}", 5 + n % 50);
+        },
+    );
+    let copies = document(
+        "[copies.sandbox]\nlimit = 10\n[copies.sandbox.domains]",
+        |text, n| {
+            let _ = write!(text, "\"tenant-{n}\" = {}", 1 + n % 50);
+        },
+    );
+    let plans = document("[plans]\ngold = [", |text, n| {
+        let _ = write!(text, "\"tenant-{n}\",");
+    });
+    let plans = plans + "]\n[rate.\"api.search\"]\nrate = \"100/s\"\nplans.gold.rate = \"9/s\"\n";
+    [
+        ("dotted", dotted(100)),
+        ("domains", domains),
+        ("copies", copies),
+        ("plans", plans),
+    ]
+}
+
+#[test]
+fn as_many_overrides_as_fit_are_checked_wherever_they_stand() {
+    for (place, text) in documents() {
+        let dir = directory(&text);
+        let began = Instant::now();
+        let (code, stdout, stderr) = run(dir.path(), &["check", "limits.toml", "--format", "json"]);
+        assert_eq!(code, 0, "{place}: {stderr}");
+        assert!(stdout.contains("\"good\":true"), "{place}: {stdout}");
+        assert!(began.elapsed() < DEADLINE, "{place}");
+    }
+}
+
+#[test]
+fn many_rows_are_served_outlive_a_full_document_and_are_left_at_once() {
+    let dir = directory("[rate.\"api.search\"]\nrate = \"100/s\"\n");
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    let rows = (0..ROWS).map(|n| format!("api.search,row-{n},{}/s\n", 5 + n % 50));
+    let rows = "resource,domain,rate\n".to_owned() + &rows.collect::<String>();
+    std::fs::write(dir.path().join("many.csv"), rows).unwrap();
+    let url = format!("http://{}", served.http);
+    let import = ["limits", "import", "many.csv", "--url", &url];
+    let (code, _, stderr) = run(dir.path(), &[&import[..], &["--reason", "many"]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    let before = served.metric("tollgate_limits_version");
+    std::fs::write(dir.path().join("limits.toml"), dotted(101)).unwrap();
+    served.signal("HUP");
+    // Requests are answered meanwhile, and the version in force stays.
+    let began = Instant::now();
+    while served.metric("tollgate_limits_version") == before {
+        let (status, body) = served.get("/readyz");
+        assert_eq!(status, 200, "{body}");
+        assert!(began.elapsed() < DEADLINE, "it is not read again");
+    }
+    let limits = served.json("/v1/limits");
+    assert_eq!(limits["rows"], ROWS);
+    let normalised = limits["normalised"].as_str().unwrap();
+    for expected in [
+        "rate = \"101/s\"",
+        "row-7 = { rate = \"12/s\" }",
+        "tenant-7 = { rate = \"12/s\" }",
+    ] {
+        assert!(normalised.contains(expected), "{expected}");
+    }
+    // In the middle of reading it once more.
+    std::fs::write(dir.path().join("limits.toml"), dotted(102)).unwrap();
+    served.signal("HUP");
+    served.signal("TERM");
+    assert_eq!(served.await_end().0.code(), Some(0));
+    // A document that is too long is refused with advice.
+    let long = dotted(103) + &dotted(103);
+    std::fs::write(dir.path().join("limits.toml"), &long).unwrap();
+    let (code, stdout, stderr) = run(dir.path(), &["check", "limits.toml"]);
+    let said = stdout + &stderr;
+    assert_eq!(code, 65, "{said}");
+    let expected = format!("{} bytes, expected at most 524288", long.len());
+    assert!(
+        said.contains(&expected) && said.contains("tollgate limits import"),
+        "{said}"
+    );
+}
