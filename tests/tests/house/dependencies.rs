@@ -71,7 +71,7 @@ fn rules() -> Rules {
 }
 
 /// Every crate, as cargo describes it.
-fn crates() -> Vec<Value> {
+pub(super) fn crates() -> Vec<Value> {
     let required = std::env::var("TOLLGATE_PROGRAMS").is_ok_and(|value| value == "required");
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let of_all = ["--all-features"];

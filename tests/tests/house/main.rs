@@ -3,6 +3,7 @@
 mod dependencies;
 mod planted;
 mod structure;
+mod untested;
 mod words;
 
 use std::fs;
