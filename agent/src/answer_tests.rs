@@ -29,7 +29,7 @@ fn texts(headers: &Headers) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn a_refusal_says_everything_that_is_known() {
+fn a_refusal_has_all_known_details() {
     let denied = denied(
         Span::from_millis(4_100),
         Cause::Tier(2),
@@ -51,7 +51,7 @@ fn a_refusal_says_everything_that_is_known() {
 }
 
 #[test]
-fn what_is_not_known_is_left_out() {
+fn unknown_details_are_left_out() {
     // A window that is not a whole number of seconds, and an unknown end.
     let odd = denied(Span::MAX, Cause::Hard, 7, Span::from_millis(1_500));
     assert_eq!(
@@ -90,7 +90,7 @@ fn a_limit_on_copies_is_shown_in_its_unit() {
 }
 
 #[test]
-fn an_allowed_call_near_its_limit_says_what_is_left() {
+fn an_allowed_call_near_its_limit_has_the_remainder() {
     let left = Left {
         remaining: 7,
         limit: 50,

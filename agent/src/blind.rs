@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_takes_nothing_and_what_is_given_back_is_there_again() {
+    fn a_peek_takes_no_copies_and_returned_copies_are_available() {
         let policy = BlindPolicy::Local {
             limit: 2,
             window: Span::from_secs(1),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_goes_on_limiting_who_comes_often() {
+    fn a_full_table_still_limits_frequent_domains() {
         let local = Local::with_room(2, Span::from_secs(60), 64).expect("a rate");
         let now = Mono(5_000_000);
         let mut passed = 0;

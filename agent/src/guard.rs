@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_and_news_of_who_is_behind_guard_nothing() {
+    fn repeated_and_lagging_watermarks_guard_no_call() {
         let guard = guard();
         guard.note_watermark(0, place(5), true, Span::ZERO, NOW);
         guard.note_watermark(0, place(5), true, Span::ZERO, at(900));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_before_the_news_that_end_a_silence_stay_unguarded() {
+    fn calls_before_the_end_of_a_silence_stay_unguarded() {
         let guard = guard();
         guard.note_watermark(0, place(5), true, Span::ZERO, NOW);
         guard.note_watermark(0, place(6), true, Span::ZERO, at(5_000));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_guards_for_as_much_less() {
+    fn a_late_watermark_guards_for_less_time() {
         let guard = guard();
         guard.note_watermark(0, place(5), true, Span::from_millis(400), NOW);
         let guards = guard.guards();

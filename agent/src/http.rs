@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detail_is_json_whatever_is_in_it() {
+    fn a_detail_is_valid_json_for_any_text() {
         let answer = HttpAnswer::new(429, "a \"quoted\" \\ line\n".to_owned());
         let ends = "\"detail\":\"a \\\"quoted\\\" \\\\ line\\u000a\"}\n";
         assert!(answer.body().ends_with(ends), "{}", answer.body());

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_is_not_waited_for() {
+    fn a_call_does_not_wait_for_a_denial_without_end() {
         assert_eq!(
             Backoff::new().next(&Denied::by_policy(Cause::Unconfigured, Span::MAX)),
             None

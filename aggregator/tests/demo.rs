@@ -79,7 +79,7 @@ fn the_demonstration_refuses_and_every_refusal_is_justified() {
 }
 
 #[test]
-fn attached_to_a_fleet_it_shows_copies_too_and_gives_all_back() {
+fn a_demo_attached_to_a_fleet_shows_and_releases_copies() {
     let dir = support::directory(
         "[rate.search]\nrate = \"20/s\"\n[copies.gpu]\nlimit = 3\nglobal = 40\nreserve = \"strict\"\n",
     );
@@ -167,7 +167,7 @@ fn an_access_log_is_replayed_at_the_limits_speed() {
 }
 
 #[test]
-fn the_form_of_an_access_log_may_be_stated_and_of_nothing_else() {
+fn only_access_logs_may_have_a_stated_form() {
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("access.log");
     std::fs::write(
@@ -251,7 +251,7 @@ fn demo_that_says(seconds: &str, said: &str) -> (Child, Lines<BufReader<ChildStd
 }
 
 #[test]
-fn interrupted_it_leaves_no_process_behind() {
+fn an_interrupted_demonstration_leaves_no_process_behind() {
     let (mut demo, _lines) = demo_that_says("30", "agents are ready");
     let children = children_of(demo.id());
     assert_eq!(
@@ -279,7 +279,7 @@ fn an_interrupted_demo_leaves_no_process_behind() {
 }
 
 #[test]
-fn killed_it_leaves_no_process_behind() {
+fn a_killed_demonstration_leaves_no_process_behind() {
     // Its directory is what it might leave behind instead.
     let place = tempfile::tempdir().expect("a directory");
     let mut demo = tollgate()

@@ -94,7 +94,7 @@ async fn hits_of_one_process_become_a_denial_for_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn topics_in_force_and_the_control_topic_send_heartbeats_without_gaps() {
+async fn topics_send_heartbeats_without_gaps() {
     let dir = directory(LIMITS);
     let served = serve(dir.path(), &[]);
     served.await_ready();
@@ -125,7 +125,7 @@ async fn topics_in_force_and_the_control_topic_send_heartbeats_without_gaps() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_that_joins_is_given_what_is_in_force() {
+async fn an_agent_that_joins_gets_the_denials_in_force() {
     let dir = directory(LIMITS);
     let served = serve(dir.path(), &[]);
     served.await_ready();
@@ -302,7 +302,7 @@ async fn after_kill_9_the_journal_brings_back_the_same_state() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sigterm_under_load_ends_within_5_s_and_nothing_acknowledged_is_lost() {
+async fn sigterm_under_load_loses_no_acknowledged_record() {
     let dir = directory(LIMITS);
     let mut served = serve(dir.path(), &[]);
     served.await_ready();
@@ -358,7 +358,7 @@ async fn sigterm_under_load_ends_within_5_s_and_nothing_acknowledged_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_agents_may_not_write_is_refused_for_ever_with_a_reason() {
+async fn forbidden_records_of_agents_are_refused_with_a_reason() {
     let dir = directory(LIMITS);
     let served = serve(dir.path(), &[]);
     served.await_ready();
@@ -438,7 +438,7 @@ async fn a_limits_file_is_pushed_on_sighup_and_a_bad_one_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_line_of_the_log_is_one_object_where_that_is_wanted() {
+async fn log_lines_are_json_objects_where_configured() {
     let dir = directory(LIMITS);
     let text = "telemetry.log_format = \"json\"\n";
     std::fs::write(dir.path().join("tollgate.toml"), text).unwrap();

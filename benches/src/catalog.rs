@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_apart() {
+    fn names_of_benchmarks_are_distinct() {
         let mut names: Vec<&str> = BENCHES.iter().map(|bench| bench.name).collect();
         names.extend(["all", "list"]);
         names.sort_unstable();

@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_cannot_be_is_refused() {
+    fn an_impossible_rule_is_refused() {
         let long = "k".repeat(TEXT_BYTES_MAX + 1);
         for (keys, resource, domain, fault) in [
             (&[][..], "r", "d", RuleFault::Keys),

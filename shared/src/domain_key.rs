@@ -171,7 +171,7 @@ mod tests {
     const FILE: &[u8] = b"5f0c3e6f4f0b4b5a8c1d2e3f40516273\n";
 
     #[test]
-    fn a_hash_is_the_same_for_ever_and_tells_the_key_it_is_under() {
+    fn a_hash_is_stable_and_names_its_key() {
         let key = DomainKey::derive(FILE).expect("a key");
         // In logs since 2026-11: with another value nothing would be found in them.
         assert_eq!(
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_keeps_nothing_is_refused() {
+    fn a_key_that_hides_nothing_is_refused() {
         let fault = |file: &[u8]| DomainKey::derive(file).expect_err("no key");
         assert_eq!(fault(b""), DomainKeyFault::Length { bytes: 0 });
         let short = [&FILE[..31], b"   \n"].concat();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_merely_looks_alike_is_a_name() {
+    fn text_that_only_looks_like_a_hash_is_a_name() {
         for name in [
             "acme",
             "h~",

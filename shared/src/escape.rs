@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_terminals_obey_is_written_as_an_escape() {
+    fn terminal_control_characters_are_escaped() {
         let evil = "acme\u{1b}[2J\u{1b}]0;owned\u{7}\nfake line\r\u{202e}evil\u{9b}31m\\é";
         assert_eq!(
             escaped(evil).to_string(),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_as_it_was() {
+    fn escaped_text_is_read_back_equal() {
         let every = (0..0x3000)
             .chain(0xe0000..0xe0080)
             .filter_map(char::from_u32);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escape_that_is_none_is_named() {
+    fn an_invalid_escape_is_reported() {
         for (text, at) in [
             (r"\", 0),
             (r"a\q", 1),

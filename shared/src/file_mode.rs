@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_neither_read_secrets_nor_write_what_is_believed() {
+    fn modes_that_expose_secrets_or_trusted_files_are_refused() {
         for (mode, keeps_a_secret, is_believed) in [
             (0o100_600, true, true),
             (0o100_640, true, true),

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_a_set_of_holds_does_not_matter() {
+    fn the_digest_does_not_depend_on_the_order_of_changes() {
         let one = Holdings::default().with(1, 5).with(2, 3);
         let other = Holdings::default().with(2, 3).with(9, 1).with(1, 5);
         assert_eq!(one, other.without(9, 1));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_is_what_it_was_in_every_release() {
+    fn the_digest_is_the_same_in_every_release() {
         // Agents and aggregators of different releases compare it.
         assert_eq!(Holdings::default().with(1, 1).bits(), 0x86d6_fd95_3217_ae03);
     }

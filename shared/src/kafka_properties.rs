@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_password_is_not_shown() {
+    fn possible_passwords_are_not_shown() {
         let unknown = "No such configuration property: \"sasl.pasword\"";
         assert!(!may_be_shown("sasl.pasword", unknown));
         assert!(!may_be_shown("pasword", unknown));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_none_is_named_and_not_shown() {
+    fn an_invalid_line_is_reported_by_number_and_not_shown() {
         for line in ["sasl.password secret", "=secret", "a secret=b"] {
             let fault = parse(&format!("a=b\n{line}\n")).unwrap_err();
             assert_eq!(fault, PropertiesFault { line: 2 });

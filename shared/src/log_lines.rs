@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_a_peer_forge_no_line_and_end_somewhere() {
+    fn a_peers_text_forges_no_line_and_is_cut() {
         let forged = "no\u{1b}[31m\n2026-11-26T00:00:00Z ERROR forged\r\u{202e}";
         assert_eq!(
             excerpt(forged).to_string(),

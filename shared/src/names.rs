@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn names_never_open_the_door() {
+    fn no_spelling_of_a_domain_escapes_its_limits() {
         assert_eq!(admit_domain(""), EMPTY_DOMAIN);
         assert_eq!(admit_domain("*"), STAR_DOMAIN);
         let one = admit_domain(&"é".repeat(300)).into_owned();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_has_one_partition_whatever_stands_where() {
+    fn the_partition_of_a_pair_is_kafkas_hash_of_its_names() {
         assert_eq!(partition_of_pair("a", "b", 1), 0);
         let spread: std::collections::BTreeSet<u32> = (0..1_000)
             .map(|n| partition_of_pair("api.search", &format!("t{n}"), 16))

@@ -190,7 +190,7 @@ fn golden_bytes_are_read_and_written_for_ever() {
 }
 
 #[test]
-fn what_is_cut_or_too_long_is_refused_with_its_place() {
+fn cut_or_long_amendments_are_refused_with_their_place() {
     for (act, ..) in golden() {
         let mut bytes = bytes(&act);
         for cut in 0..bytes.len() {
@@ -266,7 +266,7 @@ fn a_row_of_another_number_of_elements_is_refused() {
 
 proptest! {
     #[test]
-    fn no_bytes_are_read_as_more_than_they_are(mut tail in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn decoded_amendments_read_back_equal(mut tail in prop::collection::vec(any::<u8>(), 0..60)) {
         tail.splice(0..0, [1, 10]);
         if let Ok(read) = Amendment::decode(&tail) {
             let mut writer = Writer::new();

@@ -226,7 +226,7 @@ fn some_says() -> impl Strategy<Value = VerdictSays> {
 
 proptest! {
     #[test]
-    fn operations_survive(
+    fn operations_read_back_equal(
         agent in a_name(), epoch: u128, sequence: u64, sent in 0u64..1 << 60,
         resources in prop::collection::vec(a_name(), 1..4),
         ops in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>(), 0u64..1 << 60,
@@ -249,7 +249,7 @@ proptest! {
     }
 
     #[test]
-    fn beats_survive(
+    fn heartbeats_read_back_equal(
         replaces: Option<u128>, more: bool, last: bool, digest: u64, bounds: (u64, u64),
         awaiting in prop::collection::btree_set(any::<u64>(), 0..5),
         asked in prop::collection::btree_set(any::<u64>(), 0..5),
@@ -293,7 +293,7 @@ proptest! {
     }
 
     #[test]
-    fn verdicts_survive(
+    fn verdicts_read_back_equal(
         instance: u128, sequence: u64, sent: u64, agent in a_name(), partition: u32, epoch: u128,
         resource in a_name(), place: (u32, u64, u32), says in prop::collection::vec(some_says(), 0..8),
     ) {

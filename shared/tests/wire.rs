@@ -98,7 +98,7 @@ fn other_versions_and_oversized_messages_are_refused() {
 }
 
 #[test]
-fn an_array_that_promises_more_than_there_is_costs_nothing() {
+fn an_array_of_impossible_length_costs_nothing() {
     // array32 of 2^32 - 1 elements where hits are expected.
     let mut bytes = golden()
         .into_iter()
@@ -186,7 +186,7 @@ fn errors_say_where_and_what() {
 
 /// As earlier builds wrote it, from the log in `tests/frozen`.
 #[test]
-fn a_limits_document_of_an_earlier_build_is_read_where_it_was_one_record() {
+fn limits_of_an_earlier_build_are_read_from_one_record() {
     let text = "version = 1\nrules = 1\n";
     let earlier = |count: &str| {
         let head = format!(
@@ -252,7 +252,7 @@ fn hex(bytes: &[u8]) -> String {
 
 proptest! {
     #[test]
-    fn a_batch_of_hits_survives(
+    fn a_batch_of_hits_reads_back_equal(
         agent in a_name(), epoch: u128, sequence: u64, sent in 0u64..1 << 60,
         resources in prop::collection::vec(a_name(), 1..4),
         hits in prop::collection::vec((any::<prop::sample::Index>(), a_name(), 0u64..1 << 60, 1u32.., some_calls()), 0..20),
@@ -284,7 +284,7 @@ proptest! {
     }
 
     #[test]
-    fn aggregators_records_survive(
+    fn records_of_aggregators_read_back_equal(
         generation: u32, random: u64, owner in a_name(), instance: u128, number: u64,
         digest: [u8; 32], resource in a_name(), source: (u32, u64),
         first in 0u64..1 << 50, counted in prop::collection::vec((0u64..1000, 1u32.., any::<bool>()), 0..20), partition: u32,
@@ -325,7 +325,7 @@ proptest! {
     }
 
     #[test]
-    fn frames_and_snapshots_survive(
+    fn frames_and_snapshots_read_back_equal(
         instance: u128, sequence: u64, sent: u64, resource in a_name(), more: bool, public in a_public(),
         evidence in prop::collection::vec(an_evidence(), 0..4), told in prop::collection::vec(a_told(), 0..6),
     ) {
@@ -346,7 +346,7 @@ proptest! {
     }
 
     #[test]
-    fn notices_survive(
+    fn notices_read_back_equal(
         instance: u128, sequence: u64, sent: u64, resource in a_name(), domain in a_name(), partition: u32,
         cause in a_cause(), spans: (u64, u64, u64), counts: (u64, u64), since: u64, n in 0usize..5,
     ) {
@@ -365,7 +365,7 @@ proptest! {
     }
 
     #[test]
-    fn the_rest_survives(
+    fn other_messages_read_back_equal(
         nonce: u64, agent in a_name(), epoch: u128, partition: u32, record: Vec<u8>, never: bool,
         resources in prop::collection::vec(a_name(), 0..5), statement in a_statement(),
         who in a_name(), digest: [u8; 32],

@@ -33,17 +33,17 @@ pub const PROMISES: &[Promise] = &[
         records_keep_their_order_and_bytes,
     ),
     (
-        "what_is_acknowledged_is_delivered_at_its_offset",
-        what_is_acknowledged_is_delivered_at_its_offset,
+        "acknowledged_records_are_delivered_at_their_offset",
+        acknowledged_records_are_delivered_at_their_offset,
     ),
     (
-        "what_is_acknowledged_is_there_when_opened_again",
-        what_is_acknowledged_is_there_when_opened_again,
+        "acknowledged_records_are_there_after_reopening",
+        acknowledged_records_are_there_after_reopening,
     ),
     ("following_begins_anywhere", following_begins_anywhere),
     (
-        "caught_up_is_said_once_after_all_that_existed",
-        caught_up_is_said_once_after_all_that_existed,
+        "caught_up_is_reported_once_after_existing_records",
+        caught_up_is_reported_once_after_existing_records,
     ),
     (
         "a_later_follow_replaces_an_earlier_one",
@@ -70,8 +70,8 @@ pub const PROMISES: &[Promise] = &[
         a_partition_that_is_not_there_is_refused,
     ),
     (
-        "close_finishes_what_was_accepted",
-        close_finishes_what_was_accepted,
+        "close_finishes_accepted_appends",
+        close_finishes_accepted_appends,
     ),
 ];
 
@@ -112,7 +112,7 @@ fn records_keep_their_order_and_bytes(medium: &dyn Medium) {
     open.close();
 }
 
-fn what_is_acknowledged_is_delivered_at_its_offset(medium: &dyn Medium) {
+fn acknowledged_records_are_delivered_at_their_offset(medium: &dyn Medium) {
     let mut open = Open::of(medium);
     let mut acknowledged = BTreeMap::new();
     for n in 0..40 {
@@ -126,7 +126,7 @@ fn what_is_acknowledged_is_delivered_at_its_offset(medium: &dyn Medium) {
     open.close();
 }
 
-fn what_is_acknowledged_is_there_when_opened_again(medium: &dyn Medium) {
+fn acknowledged_records_are_there_after_reopening(medium: &dyn Medium) {
     let mut open = Open::of(medium);
     for n in 0..10 {
         open.append(Stream::Limits, 0, format!("version {n}"));
@@ -156,7 +156,7 @@ fn following_begins_anywhere(medium: &dyn Medium) {
     open.close();
 }
 
-fn caught_up_is_said_once_after_all_that_existed(medium: &dyn Medium) {
+fn caught_up_is_reported_once_after_existing_records(medium: &dyn Medium) {
     let mut open = Open::of(medium);
     assert_eq!(open.read(Stream::Hits, 2, 0), (vec![], 0), "empty: at once");
     let first = open.append(Stream::Hits, 2, "first");
@@ -338,7 +338,7 @@ fn a_partition_that_is_not_there_is_refused(medium: &dyn Medium) {
     open.close();
 }
 
-fn close_finishes_what_was_accepted(medium: &dyn Medium) {
+fn close_finishes_accepted_appends(medium: &dyn Medium) {
     let mut open = Open::of(medium);
     let tickets: Vec<_> = (0..500)
         .map(|n| open.send(Stream::Hits, 0, format!("{n}")))

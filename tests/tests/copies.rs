@@ -243,7 +243,7 @@ async fn a_restarted_agent_ends_its_old_epoch_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_graceful_end_gives_all_back() {
+async fn a_graceful_end_releases_all_copies() {
     let world = World::new(&format!("{LIMITS}\n[engine]\nagent_timeout = \"1h\"\n"));
     let one = world.agent("one", "sandbox").await;
     let mut other = world.agent("other", "sandbox").await;
@@ -254,7 +254,7 @@ async fn a_graceful_end_gives_all_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strict_copies_are_never_too_many() {
+async fn strict_copies_never_exceed_the_limit() {
     let world = World::new(LIMITS);
     let one = world.agent("one", "licence").await;
     let other = world.agent("other", "licence").await;
@@ -277,7 +277,7 @@ async fn strict_copies_are_never_too_many() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn copies_change_hands_between_processes_and_groups_are_limited() {
+async fn copies_move_between_processes_and_groups_are_limited() {
     let world = World::new(LIMITS);
     let (one, mut other) = (
         world.agent("one", "gpu").await,

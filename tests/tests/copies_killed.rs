@@ -27,7 +27,7 @@ fn agents_that_hold_are_killed_and_no_copy_is_lost() {
 }
 
 #[test]
-fn holds_of_a_returning_agent_count_again_exactly() {
+fn holds_of_a_returning_agent_count_exactly_once() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let serving = Serving::start(dir.path(), LIMITS, 4);
     let place = Place::of(&serving);

@@ -102,7 +102,7 @@ impl Fleet {
 }
 
 #[test]
-fn after_a_time_without_aggregator_nobody_pays_for_its_excess() {
+fn excess_without_an_aggregator_denies_nobody_later() {
     let away = std::env::var("TOLLGATE_AWAY_SECS").ok();
     let away = away.map_or(AWAY, |secs| {
         Duration::from_secs(secs.parse().expect("seconds"))

@@ -80,7 +80,7 @@ fn a_seed_that_is_no_number_is_refused() {
 }
 
 #[test]
-fn one_seed_gives_one_trace_byte_by_byte_and_so_does_its_plan_as_text() {
+fn a_seed_and_its_plan_give_the_same_trace() {
     // The first one holds copies. None of them is long.
     for seed in [3, 9, 11] {
         let one = run(Plan::draw(seed), true);
@@ -108,7 +108,7 @@ fn aggregators_with_wrong_wall_clocks_rule_the_same() {
 }
 
 #[test]
-fn what_agents_held_that_died_is_back_within_the_stated_time() {
+fn copies_of_dead_agents_return_within_the_stated_time() {
     let order = Order {
         time: Some(SOME_SECONDS),
         kills: true,
@@ -141,7 +141,7 @@ fn printed(args: &str) -> String {
 }
 
 #[test]
-fn a_line_a_seed_is_printed_or_written_and_a_run_is_resumed_by_the_next_seed() {
+fn each_seed_prints_a_line_and_a_run_can_be_resumed() {
     let whole = printed(&format!("--from {SHORT_SEED} --seeds 3 --workers 1"));
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("lines.jsonl");
@@ -247,7 +247,7 @@ fn a_bad_plan_or_option_has_a_fitting_exit_code() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_printed_and_cannot_be_written_is_a_failure() {
+fn a_line_that_cannot_be_written_is_a_failure() {
     for args in ["--seeds 1", "--trace"] {
         let full = std::fs::File::create("/dev/full").expect("it is there");
         let mut command = Command::new(env!("CARGO_BIN_EXE_simulate"));

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn of_threads_that_free_one_handle_one_has_it() {
+    fn of_threads_that_free_one_handle_one_succeeds() {
         const THREADS: usize = 4;
         let rounds = if cfg!(miri) { 20 } else { 2_000 };
         let (dropped, shared) = (AtomicU64::new(0), AtomicU64::new(0));

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_setting_is_understood() {
+    fn each_setting_is_read() {
         for name in NAMES {
             let value = match name {
                 "kill_switch" => "on",

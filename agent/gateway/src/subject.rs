@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_hide_nobody() {
+    fn header_bytes_that_are_not_text_do_not_hide_the_client() {
         let mut headers = HeaderMap::new();
         for value in [&b"\xff"[..], b"\xff, 203.0.113.7"] {
             headers.append(FORWARDED, value.try_into().expect("a value"));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_query_says_is_read_or_refused() {
+    fn a_query_string_is_read_or_refused() {
         let header = DomainFrom::parse("header:x-tenant").expect("a header");
         let mut headers = HeaderMap::new();
         assert_eq!(header.find(&headers, &[]), None);

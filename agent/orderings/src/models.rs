@@ -23,7 +23,7 @@ fn every_order(model: impl Fn() + Sync + Send + 'static) {
 
 /// A denial in the filter is never called surely not denied, while others in its word are added and removed, and the
 /// filter is rebuilt.
-pub fn what_is_in_the_filter_stays_in() {
+pub fn an_entry_of_the_filter_stays_found() {
     // All in one word, with shared counters.
     const IN: u64 = 0x0;
     const COMES: u64 = 0x1;
@@ -62,7 +62,7 @@ pub fn no_call_is_guarded_in_a_gap() {
 }
 
 /// Doubts are added while others are taken, some of which are not due: none is lost.
-pub fn no_doubt_is_lost() {
+pub fn no_doubt_about_a_verdict_is_lost() {
     every_order(|| {
         let doubts = Arc::new(Doubts::default());
         let marks = Arc::new([Doubt::default(), Doubt::default()]);
@@ -80,7 +80,7 @@ pub fn no_doubt_is_lost() {
 }
 
 /// Two threads record and end while the flusher drains: everything is drained, in each thread's order.
-pub fn what_ending_threads_recorded_is_drained() {
+pub fn records_of_ending_threads_are_drained() {
     every_order(|| {
         let recorder = Arc::new(Recorder::new(0, 4));
         let threads: Vec<_> = [1, 2].map(|one| caller(&recorder, one, 1)).into();
@@ -100,7 +100,7 @@ pub fn what_ending_threads_recorded_is_drained() {
 
 /// What was recorded before the request to flush is drained; what is recorded while the agent ends, or after, is
 /// drained or counted as dropped.
-pub fn nothing_is_uncounted_at_the_end() {
+pub fn every_call_is_counted_at_the_end() {
     every_order(|| {
         let recorder = Arc::new(Recorder::new(0, 4));
         let ending = Arc::new(Ending::default());

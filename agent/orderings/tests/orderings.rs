@@ -3,8 +3,8 @@
 use tollgate_agent_orderings::models;
 
 #[test]
-fn what_is_in_the_filter_stays_in() {
-    models::what_is_in_the_filter_stays_in();
+fn an_entry_of_the_filter_stays_found() {
+    models::an_entry_of_the_filter_stays_found();
 }
 
 #[test]
@@ -13,16 +13,16 @@ fn no_call_is_guarded_in_a_gap() {
 }
 
 #[test]
-fn no_doubt_is_lost() {
-    models::no_doubt_is_lost();
+fn no_doubt_about_a_verdict_is_lost() {
+    models::no_doubt_about_a_verdict_is_lost();
 }
 
 #[test]
-fn what_ending_threads_recorded_is_drained() {
-    models::what_ending_threads_recorded_is_drained();
+fn records_of_ending_threads_are_drained() {
+    models::records_of_ending_threads_are_drained();
 }
 
 #[test]
-fn nothing_is_uncounted_at_the_end() {
-    models::nothing_is_uncounted_at_the_end();
+fn every_call_is_counted_at_the_end() {
+    models::every_call_is_counted_at_the_end();
 }

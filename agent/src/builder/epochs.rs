@@ -89,7 +89,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn nobody_else_can_read_the_secret_that_is_left() {
+    fn only_its_user_can_read_the_stored_secret() {
         use std::os::unix::fs::PermissionsExt as _;
         let name = format!("tollgate-epoch-{:032x}", rand::random::<u128>());
         let path = std::env::temp_dir().join(name);

@@ -80,7 +80,7 @@ fn sequences_count_from_one_in_each_partition() {
 }
 
 #[test]
-fn what_is_under_way_is_at_most_127_apart() {
+fn sequences_in_flight_are_at_most_127_apart() {
     let mut bench = Bench::new(1);
     (0..300).for_each(|_| bench.hit("a"));
     let sent = bench.send_all(NOW);
@@ -130,7 +130,7 @@ fn nothing_is_sent_again_five_minutes_after_it_was_first_sent() {
 }
 
 #[test]
-fn what_is_never_answered_is_sent_again_on_the_same_connection() {
+fn an_unanswered_batch_is_resent_on_its_connection() {
     let mut bench = Bench::new(1);
     bench.hit("a");
     let sent = bench.send_all(NOW);
@@ -142,7 +142,7 @@ fn what_is_never_answered_is_sent_again_on_the_same_connection() {
 }
 
 #[test]
-fn not_now_means_a_little_later_and_never_means_never() {
+fn not_now_is_retried_later_and_never_is_not() {
     let mut bench = Bench::new(1);
     bench.hit("a");
     bench.hit("a");

@@ -151,7 +151,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_in_is_never_called_surely_out(
+        fn the_filter_has_no_false_negatives(
             steps in prop::collection::vec((any::<bool>(), 0u64..400, any::<bool>()), 1..2_000),
             words in 1usize..4,
         ) {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_an_unstuck_filter_is_out_again() {
+    fn a_removed_fingerprint_is_not_found_unless_stuck() {
         let filter = Filter::new(1_000);
         let fingerprints: Vec<u64> = (1..500u64)
             .map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn few_lookups_pass_for_nothing() {
+    fn false_positives_are_rare() {
         let filter = Filter::new(10_000);
         let mix = |n: u64| {
             let z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);

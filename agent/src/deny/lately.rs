@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_later_takes_the_slot_of_another() {
+    fn a_later_pair_replaces_another_in_its_slot() {
         let lately = Lately::default();
         let (one, other) = (0x1_0000_0042, 0x2_0000_0042);
         lately.note(one, Mono::MAX);

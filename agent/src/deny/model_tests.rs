@@ -201,7 +201,7 @@ fn of_two_ends_at_one_place_the_lesser_holds() {
 }
 
 #[test]
-fn what_has_ended_leaves_the_list_and_the_filter() {
+fn ended_denials_leave_the_list_and_the_filter() {
     let mut bench = Bench::new(10);
     bench.take(denied(0, 5, 1_200_000));
     bench.take(denied(3, 6, 1_300_000));
@@ -242,7 +242,7 @@ fn an_expired_lease_refuses_no_call() {
 }
 
 #[test]
-fn a_snapshot_ends_what_it_does_not_list_up_to_its_place() {
+fn a_snapshot_ends_older_denials_that_it_does_not_list() {
     let mut bench = Bench::new(10);
     for (domain, offset) in [(0, 5), (1, 6), (2, 8)] {
         bench.take(denied(domain, offset, 9_000_000));
@@ -365,7 +365,7 @@ fn a_fingerprint_alone_decides_nothing() {
 }
 
 #[test]
-fn who_was_denied_is_urgent_for_ten_seconds_after_the_end() {
+fn a_pair_is_urgent_for_ten_seconds_after_its_denial() {
     let mut bench = Bench::new(4);
     let denied = |domain, offset| Stated {
         domain,

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_agent_let_through_since_is_off() {
+    fn calls_since_a_notice_reduce_what_is_left() {
         let kit = Kit::new(9);
         assert_eq!(kit.take(&notice("acme", 20, 1_000), NOW), Noticed::Nearing);
         assert_eq!(kit.left("acme", 0, 1_001, NOW), Some(20));

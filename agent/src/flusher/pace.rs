@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_other_calls_it_comes_by_once_in_some_milliseconds() {
+    fn the_flusher_looks_every_few_ms_while_calls_come() {
         assert_eq!(after(1_000, (5, 0), 1_100, false), 1_000);
         assert_eq!(after(100, (1, 0), 150, false), 1_000);
         // Less than four in a millisecond.
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_silence_it_sleeps_until_a_call_wakes_it() {
+    fn after_a_silence_the_flusher_sleeps_until_a_call() {
         let mut pace = Pace::new(NOW);
         let at = |ms| NOW.plus(Span::from_millis(ms));
         let with_notice = Visit {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn while_anything_waits_it_does_not_sleep() {
+    fn the_flusher_does_not_sleep_while_a_call_waits() {
         let mut pace = Pace::new(NOW);
         let waiting = Visit {
             is_empty: false,

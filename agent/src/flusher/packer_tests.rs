@@ -281,7 +281,7 @@ fn a_wall_clock_set_forward_ages_no_call_past_the_last_visit() {
 }
 
 #[test]
-fn what_came_before_partitions_were_known_goes_where_it_belongs() {
+fn early_calls_reach_their_partition_once_it_is_known() {
     let mut packer = packer(1 << 20);
     let domains: Vec<String> = (0..200).map(|n| format!("t{n}")).collect();
     for domain in &domains {
@@ -324,7 +324,7 @@ fn a_busy_partition_gathers_and_a_quiet_one_does_not_wait() {
 }
 
 #[test]
-fn what_is_not_urgent_waits_and_travels_together() {
+fn calls_that_are_not_urgent_wait_and_share_a_batch() {
     let mut packer = relaxed_packer(1_000, 16);
     let domains: Vec<String> = (0..200).map(|n| format!("t{n}")).collect();
     for (domain, ms) in domains.iter().zip([0, 5, 24].into_iter().cycle()) {
@@ -370,7 +370,7 @@ fn an_urgent_call_flushes_its_partition_queue_at_once() {
 }
 
 #[test]
-fn a_large_call_is_urgent_and_what_is_taken_back_is_not() {
+fn a_large_call_is_urgent_and_a_refund_is_not() {
     let mut packer = relaxed_packer(100, 1);
     let refund = RecorderEvent {
         happened: Happened::Refund {

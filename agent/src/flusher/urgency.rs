@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn without_limits_that_are_known_everything_is_urgent() {
+    fn every_call_is_urgent_until_limits_are_known() {
         let mut kit = Kit::new(None, None);
         kit.resource = Resource::new(ResourceId(0), "r", 1);
         assert!(kit.hit("acme", 1));

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_a_log_that_is_not_followed_teaches_nothing() {
+    fn limits_that_name_an_unknown_log_are_not_cached() {
         let mut cached_limits = CachedLimits::default();
         assert!(!cached_limits.take(&watermarks(&[0, 1], 1), &HashSet::from([1])));
         assert!(cached_limits.take(&watermarks(&[2], 1), &HashSet::new()));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_cached_without_a_log_are_void_by_any_log() {
+    fn any_log_voids_limits_that_were_cached_without_one() {
         let mut cached_limits = CachedLimits::default();
         assert!(cached_limits.take(&[], &HashSet::new()));
         assert!(cached_limits.give_up(3));

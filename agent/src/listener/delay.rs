@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stalled_connection_brings_is_late_by_the_stall() {
+    fn frames_after_a_stall_are_late_by_the_stall() {
         let mut delay = Delay::default();
         delay.round_trip(Mono(1_000), clock(0));
         assert_eq!(
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_answer_does_not_spoil_what_is_known() {
+    fn a_slow_answer_does_not_worsen_the_estimate() {
         let mut delay = Delay::default();
         delay.round_trip(Mono(1_000), clock(1_010));
         delay.round_trip(Mono(2_000), clock(900_000));

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn only_news_renews_a_lease_and_only_that_of_its_topic() {
+    fn only_newer_watermarks_of_its_topic_renew_a_lease() {
         let mut ledger = Ledger::default();
         let topic = TopicKey::Of(ResourceId(1));
         let lease = ledger.lease(topic, 3);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn late_news_renews_a_lease_by_that_much_less() {
+    fn a_late_watermark_renews_a_lease_for_less_time() {
         let mut ledger = Ledger::default();
         ledger.advance(
             TopicKey::Control,

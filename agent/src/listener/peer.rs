@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_topic_is_asked_of_who_rules_what_it_denied() {
+    fn a_silent_topic_is_requested_from_its_ruling_aggregator() {
         let mut bench = ListenerBench::joined(2);
         let beat = |bench: &mut ListenerBench, times: u64, partitions: u32| {
             for ruled in 0..times {

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_from_before_the_first_frame_joins_nothing() {
+    fn a_snapshot_before_the_first_frame_joins_no_topic() {
         let mut run = Run::default();
         run.frame(4);
         assert!(!run.snapshot(2));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_unjoins() {
+    fn a_gap_makes_a_topic_unjoined() {
         let mut run = Run::default();
         run.snapshot(3);
         assert_eq!(

@@ -12,7 +12,7 @@ use super::bench::{LOG, ListenerBench, denied, second, stated, stated_in, waterm
 use super::ledger::TopicKey;
 
 #[test]
-fn a_denial_holds_for_what_is_left_of_it_and_a_lift_ends_it() {
+fn a_denial_holds_for_its_remaining_time_unless_lifted() {
     let mut bench = ListenerBench::joined(1);
     bench.frame(0, 12, &[denied("acme", 11)]);
     assert_eq!(bench.refused("acme"), Some(second(30)));
@@ -23,7 +23,7 @@ fn a_denial_holds_for_what_is_left_of_it_and_a_lift_ends_it() {
 }
 
 #[test]
-fn what_a_frame_is_late_is_taken_off() {
+fn a_frames_delay_shortens_its_denials() {
     let mut bench = ListenerBench::joined(1);
     let frame = bench.next_frame(
         0,
@@ -42,7 +42,7 @@ fn what_a_frame_is_late_is_taken_off() {
 }
 
 #[test]
-fn either_of_two_ruling_aggregators_may_fall_silent() {
+fn leases_hold_while_one_of_two_ruling_aggregators_is_silent() {
     let mut bench = ListenerBench::joined(2);
     bench.frame(0, 12, &[denied("acme", 11)]);
     let until = bench.refused("acme");
@@ -70,7 +70,7 @@ fn either_of_two_ruling_aggregators_may_fall_silent() {
 }
 
 #[test]
-fn a_gap_is_asked_about_and_renews_no_lease() {
+fn a_gap_requests_a_snapshot_and_renews_no_lease() {
     let mut bench = ListenerBench::joined(1);
     bench.frame(0, 12, &[denied("acme", 11)]);
     let _lost = bench.next_frame(0, "r", watermarks(LOG, 13), &[stated("acme", 12, None)]);
@@ -106,7 +106,7 @@ fn a_gap_that_is_never_filled_lets_the_lease_run_out() {
 }
 
 #[test]
-fn evidence_that_does_not_advance_renews_nothing() {
+fn watermarks_that_do_not_advance_renew_no_lease() {
     let mut bench = ListenerBench::joined(1);
     bench.frame(0, 12, &[stated("acme", 11, Some(second(3_600)))]);
     for half in 1..=120 {
@@ -148,7 +148,7 @@ fn a_snapshot_that_fills_a_gap_counts_whatever_its_age() {
 }
 
 #[test]
-fn a_snapshot_in_parts_ends_nothing_before_its_last() {
+fn a_snapshot_in_parts_ends_denials_only_with_its_last() {
     let mut bench = ListenerBench::joined(1);
     bench.frame(
         0,
@@ -165,7 +165,7 @@ fn a_snapshot_in_parts_ends_nothing_before_its_last() {
 }
 
 #[test]
-fn a_snapshot_that_lacks_a_part_is_asked_for_again() {
+fn a_snapshot_that_lacks_a_part_is_requested_again() {
     let mut bench = ListenerBench::joined(1);
     bench.frame(0, 12, &[denied("one", 11)]);
     let _lost = bench.next_frame(0, "r", watermarks(LOG, 13), &[denied("two", 12)]);
@@ -185,7 +185,7 @@ fn a_snapshot_that_lacks_a_part_is_asked_for_again() {
 }
 
 #[test]
-fn what_a_lost_link_was_asked_is_asked_again() {
+fn requests_on_a_lost_link_are_repeated() {
     let mut bench = ListenerBench::joined(1);
     let _lost = bench.next_frame(0, "r", watermarks(LOG, 12), &[denied("acme", 11)]);
     bench.frame(0, 13, &[]);
@@ -294,7 +294,7 @@ fn a_silent_feed_or_link_is_reopened() {
 }
 
 #[test]
-fn a_hello_without_an_answer_is_sent_again_on_a_live_link() {
+fn an_unanswered_hello_is_resent_on_a_live_link() {
     let mut bench = ListenerBench::joined(1);
     bench.listener.take_acts();
     let says_hello = |bench: &mut ListenerBench| {
@@ -358,7 +358,7 @@ fn statements_about_a_replaced_log_do_not_hold_for_the_next() {
 }
 
 #[test]
-fn an_ask_that_is_not_answered_is_asked_again() {
+fn an_unanswered_request_is_repeated() {
     let mut bench = ListenerBench::joined(1);
     let _lost = bench.next_frame(0, "r", watermarks(LOG, 12), &[]);
     bench.frame(0, 13, &[]);
@@ -375,7 +375,7 @@ fn an_ask_that_is_not_answered_is_asked_again() {
 }
 
 #[test]
-fn others_are_followed_where_a_hello_is_answered_and_only_then() {
+fn members_are_followed_only_after_a_welcome() {
     let mut bench = ListenerBench::joined(1);
     bench.advance(second(1));
     let asked = bench.listener.peers[0].hello.expect("a hello").nonce;

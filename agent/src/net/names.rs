@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_no_names() {
+    fn addresses_are_not_names() {
         assert!(!is_name("127.0.0.1:7401") && !is_name("[::1]:7401"));
         assert!(is_name("tollgate.internal:7401"));
     }

@@ -354,7 +354,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(
+        fn written_events_are_read_back(
             events in prop::collection::vec((any::<u32>(), "\\PC{0,64}", any::<u64>(), happened()), 0..20),
         ) {
             let mut ring = Vec::new();

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn no_domain_has_more_than_all_together_whatever_overrides_say() {
+    fn a_domains_limit_is_at_most_the_global_limit() {
         let resource = Resource::new(ResourceId(0), "a", 1);
         let limit = |version, global, has_overrides, ignored| {
             resource.learn(&Public {

@@ -294,7 +294,7 @@ fn a_revoked_hold_is_neither_split_nor_transferred() {
 }
 
 #[test]
-fn an_agent_that_has_ended_passes_nothing_on() {
+fn an_ended_agent_transfers_nothing() {
     let (kit, sandbox) = kit();
     let mut hold = sandbox.reserve("acme", 2).unwrap();
     drop(kit);
@@ -304,7 +304,7 @@ fn an_agent_that_has_ended_passes_nothing_on() {
 }
 
 #[test]
-fn copies_go_from_hand_to_hand_by_an_id() {
+fn copies_are_transferred_between_agents_by_an_id() {
     let (kit, sandbox) = kit();
     let mut giver = sandbox.reserve("acme", 3).unwrap();
     let id = giver.transfer(2, SECOND).unwrap();
@@ -402,7 +402,7 @@ fn a_hold_without_copies_is_not_recorded() {
 }
 
 #[test]
-fn several_are_taken_together_or_not_at_all() {
+fn several_reserves_succeed_together_or_not_at_all() {
     let (kit, sandbox) = kit();
     let gpu = kit.agent().copies("gpu");
     let search = kit.agent().rate("api.search");

@@ -57,7 +57,7 @@ fn seize_known_after(
 }
 
 #[test]
-fn strict_copies_are_had_in_part_by_who_has_use_for_fewer() {
+fn a_strict_reserve_may_be_granted_in_part() {
     let (kit, sandbox) = kit();
     kit.strict("sandbox");
     let misuse = |copies| {

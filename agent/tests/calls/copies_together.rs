@@ -46,7 +46,7 @@ fn was_taken(kit: &TestAgent) -> bool {
 }
 
 #[test]
-fn a_look_says_what_a_reserve_would_with_the_kill_switch_on() {
+fn a_peek_agrees_with_a_reserve_under_the_kill_switch() {
     let (kit, sandbox, _) = kit();
     kit.full("sandbox", "acme");
     let _ten = sandbox.reserve("beta", 10).unwrap();
@@ -65,7 +65,7 @@ fn a_look_says_what_a_reserve_would_with_the_kill_switch_on() {
 }
 
 #[test]
-fn a_look_foretells_a_reserve_while_blind() {
+fn a_peek_agrees_with_a_reserve_while_blind() {
     let (kit, sandbox, _) = kit();
     let wanted = [(&sandbox, "acme", 1)];
     let _ten = sandbox.reserve("acme", 10).unwrap();
@@ -89,7 +89,7 @@ fn a_look_foretells_a_reserve_while_blind() {
 }
 
 #[test]
-fn a_look_at_a_strict_resource_shows_known_denials() {
+fn a_peek_at_a_strict_resource_shows_known_denials() {
     let (kit, sandbox, _) = kit();
     kit.strict("sandbox");
     sandbox.peek("acme").unwrap();
@@ -123,7 +123,7 @@ fn every_refusal_of_several_is_recorded_and_nothing_is_taken() {
 }
 
 #[test]
-fn a_later_one_that_is_too_many_lets_the_first_not_be_taken() {
+fn a_later_impossible_request_leaves_the_first_untaken() {
     let (kit, sandbox, gpu) = kit();
     let wanted = [(&sandbox, "acme", 1), (&gpu, "acme", 5)];
     assert_eq!(cause(kit.agent().reserve_all(&wanted, None)), Cause::Full);
@@ -132,7 +132,7 @@ fn a_later_one_that_is_too_many_lets_the_first_not_be_taken() {
 }
 
 #[test]
-fn what_one_domain_wants_of_one_resource_is_looked_at_together() {
+fn requests_of_one_pair_are_checked_as_a_sum() {
     let (kit, sandbox, gpu) = kit();
     let again = kit.agent().copies("sandbox");
     let twice = |first, second| {
@@ -150,7 +150,7 @@ fn what_one_domain_wants_of_one_resource_is_looked_at_together() {
 }
 
 #[test]
-fn what_makes_no_sense_anywhere_in_several_changes_nothing() {
+fn an_invalid_request_among_several_changes_nothing() {
     let (kit, sandbox, gpu) = kit();
     let search = kit.agent().rate("api.search");
     kit.deny("api.search", "acme", SECOND);

@@ -94,7 +94,7 @@ fn a_lift_ends_a_denial_and_a_global_denial_refuses_all() {
 }
 
 #[test]
-fn every_call_is_recorded_as_what_it_was() {
+fn every_call_is_recorded_with_its_kind() {
     let kit = TestAgent::new();
     let rate = kit.agent().rate("r");
     let _ = rate.hit("a");
@@ -188,7 +188,7 @@ fn refused_calls_are_recorded_too_and_peeks_are_not() {
 }
 
 #[test]
-fn names_never_open_the_door() {
+fn empty_and_long_domains_are_limited_like_others() {
     let kit = TestAgent::new();
     let rate = kit.agent().rate("r");
     let long = "x".repeat(300);
@@ -209,7 +209,7 @@ fn names_never_open_the_door() {
 }
 
 #[test]
-fn of_several_pairs_all_are_recorded_or_none() {
+fn calls_of_several_pairs_are_recorded_all_or_none() {
     let kit = TestAgent::new();
     let (agent, one, other) = (
         kit.agent(),
@@ -368,7 +368,7 @@ fn a_wait_that_would_be_too_long_is_refused_at_once() {
 }
 
 #[test]
-fn a_wait_in_vain_ends_with_a_refusal() {
+fn a_wait_that_times_out_ends_with_a_refusal() {
     let kit = TestAgent::new();
     let rate = kit.agent().rate("r");
     kit.deny("r", "acme", SECOND);

@@ -23,7 +23,7 @@ fn most(result: Result<tollgate_agent::Allowed, Refused>) -> Option<u64> {
 }
 
 #[test]
-fn more_than_anybody_can_be_granted_is_too_many_at_once() {
+fn a_call_above_every_limit_is_refused_at_once() {
     let kit = TestAgent::new();
     let rate = kit.agent().rate("r");
     assert_eq!(most(rate.hit_n("acme", 1_001)), None, "nothing is known");
@@ -70,7 +70,7 @@ fn of_a_range_no_more_is_granted_than_can_ever_be() {
 }
 
 #[test]
-fn nothing_is_too_many_where_nobody_could_be_refused() {
+fn no_call_is_too_large_where_no_limit_applies() {
     let kit = TestAgent::new();
     let rate = kit.agent().rate("r");
     kit.most_at_once("r", 10);
@@ -153,7 +153,7 @@ fn a_refused_call_has_no_estimate_and_charges_nothing() {
 }
 
 #[test]
-fn limits_may_keep_what_was_charged_too_much() {
+fn limits_may_forbid_refunds() {
     let kit = TestAgent::new();
     let rate = kit.agent().rate("web.login");
     kit.keeps_estimates("web.login");

@@ -98,7 +98,7 @@ async fn a_hold_is_recorded_confirmed_listed_and_released() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strict_copies_wait_for_the_word() {
+async fn strict_copies_wait_for_the_verdict() {
     let aggregator = Aggregator::start(1).await;
     let agent = beside(&aggregator, Reserving::Strict).await;
     let sandbox = agent.copies("sandbox");

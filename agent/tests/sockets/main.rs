@@ -65,7 +65,7 @@ async fn next(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hits_arrive_and_a_denial_comes_back() {
+async fn hits_reach_the_aggregator_and_its_denial_the_agent() {
     let aggregator = Aggregator::start(1).await;
     let (agent, mut heard) = listening(&aggregator);
     let rate = agent.rate("api.search");
@@ -105,7 +105,7 @@ async fn hits_arrive_and_a_denial_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missed_frame_is_noticed_and_made_up_for() {
+async fn a_missed_frame_is_noticed_and_recovered() {
     let aggregator = Aggregator::start(1).await;
     let (agent, mut heard) = listening(&aggregator);
     let rate = agent.rate("r");
@@ -145,7 +145,7 @@ async fn an_aggregator_is_found_by_a_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_aggregator_that_comes_back_gets_what_it_missed() {
+async fn an_aggregator_that_returns_gets_the_missed_batches() {
     let aggregator = Aggregator::start(1).await;
     let agent = agent(&[&aggregator]);
     let rate = agent.rate("r");
@@ -194,7 +194,7 @@ async fn a_batch_whose_answer_is_lost_is_sent_again_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn not_now_is_tried_again_and_never_is_counted() {
+async fn not_now_is_retried_and_never_is_counted() {
     let aggregator = Aggregator::start(1).await;
     let agent = agent(&[&aggregator]);
     let rate = agent.rate("r");

@@ -228,7 +228,7 @@ domains = { acme = 30 }
     }
 
     #[test]
-    fn a_changed_version_rules_as_the_document_with_the_change_in_it() {
+    fn an_amended_version_rules_as_an_edited_document() {
         let limits = Limits::parse(DOCUMENT).unwrap();
         let changes = [
             ("search", "acme", Some(own(None, Some("7/s")))),
@@ -297,7 +297,7 @@ domains = { acme = 30 }
     }
 
     #[test]
-    fn what_a_document_would_refuse_is_no_change() {
+    fn an_amendment_that_a_document_would_refuse_is_refused() {
         let limits = Limits::parse(DOCUMENT).unwrap();
         let copies = Own {
             limit: Some(3),
@@ -366,7 +366,7 @@ domains = { acme = 30 }
 
     /// The cost is a pause of the ruling loop, and memory for as long as the version lives.
     #[test]
-    fn a_change_costs_what_it_says_and_not_what_other_domains_cost() {
+    fn the_cost_of_a_change_is_independent_of_other_domains() {
         let mut text = String::from("[rate.r]\nrate = \"1/s\"\n[rate.r.domains]\n");
         for n in 0..15_000 {
             text += &format!("d{n} = {{ rate = \"{}/s\" }}\n", 1 + n % 7);
@@ -392,7 +392,7 @@ domains = { acme = 30 }
     }
 
     #[test]
-    fn many_changes_of_one_revision_are_those_of_one_after_another() {
+    fn several_changes_in_one_revision_equal_changes_in_turn() {
         let limits = Limits::parse(DOCUMENT).unwrap();
         let copies = |limit| Own {
             limit: Some(limit),

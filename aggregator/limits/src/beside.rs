@@ -197,7 +197,7 @@ rate = "8/s"
     }
 
     #[test]
-    fn rows_are_carried_over_as_if_they_were_stated_again() {
+    fn rows_carried_over_equal_rows_stated_again() {
         for seed in 0..100 {
             let mut random = StdRng::seed_from_u64(seed);
             let mut limits = Limits::default();
@@ -268,7 +268,7 @@ rate = "8/s"
     }
 
     #[test]
-    fn a_statement_that_nobody_makes_any_more_leaves_nothing_behind() {
+    fn a_statement_without_rows_is_removed() {
         let document = Limits::parse("[rate.r]\nrate = \"1/s\"\n").expect("it is good");
         let mut limits = document;
         for n in 1..500 {

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_stays_as_it_was() {
+    fn an_earlier_clone_does_not_change() {
         let mut before = Changed::default();
         before.put("a", Some(1));
         let mut after = before.clone();

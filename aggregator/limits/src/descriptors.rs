@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_an_earlier_one_hides_is_worth_a_look() {
+    fn a_rule_hidden_by_an_earlier_one_is_warned_of() {
         let text = r#"
             [descriptors.edge]
             rules = [

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_table_knows_nobody() {
+    fn an_empty_table_finds_no_name() {
         let table = NameTable::default();
         assert!(table.is_empty());
         assert_eq!(table.number_of("acme"), None);

@@ -143,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_normal_stays_and_holds_whole_windows(
+        fn normalised_tiers_are_stable_and_hold_whole_windows(
             raw in prop::collection::vec((0u64..9, 1u64..2_000, 0u64..9_000, 0u64..9), 0..5),
         ) {
             let written: Vec<Tier> = raw

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_reads_as_people_would_say_it() {
+    fn a_path_is_printed_readably() {
         let document = Path::DOCUMENT;
         let resource = document.then(PathStep::Named("resource", "api.search"));
         let domain = resource.then(PathStep::Named("domain", "acme"));

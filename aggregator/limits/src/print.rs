@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unstated_is_printed_where_nothing_replaces_it() {
+    fn unstated_settings_are_printed_where_not_replaced() {
         let text = printed(
             r#"
             [rate.x]

@@ -230,7 +230,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn what_is_printed_reads_as_equal_limits(text in document()) {
+    fn printed_limits_read_back_equal(text in document()) {
         let limits = Limits::parse(&text).map_err(|faults| {
             TestCaseError::fail(format!("{faults}\n{text}"))
         })?;
@@ -252,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn the_schema_allows_what_is_right(text in document()) {
+    fn the_schema_allows_valid_documents(text in document()) {
         let limits = Limits::parse(&text).map_err(|f| TestCaseError::fail(f.to_string()))?;
         for text in [text, limits.normalised_text()] {
             prop_assert_eq!(schema_faults(&text), Vec::<String>::new(), "{}", text);
@@ -260,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn classes_are_what_domains_have_and_no_more(text in document()) {
+    fn every_class_is_used_by_a_domain(text in document()) {
         let limits = Limits::parse(&text).map_err(|f| TestCaseError::fail(f.to_string()))?;
         let mut used = vec![false; limits.classes().len()];
         for rate in limits.rates() {
@@ -282,7 +282,7 @@ proptest! {
     }
 
     #[test]
-    fn a_broken_document_is_answered(
+    fn a_broken_document_gets_a_report(
         text in document(),
         breaks in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..3), 1..6),
     ) {
@@ -306,7 +306,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_answered(text in "\\PC{0,200}", lines in "([a-z.=\"\\[\\]{} 0-9*\\\\]{0,20}\n){0,8}") {
+    fn any_text_gets_a_report(text in "\\PC{0,200}", lines in "([a-z.=\"\\[\\]{} 0-9*\\\\]{0,20}\n){0,8}") {
         let _ = (check(&text, "any").to_string(), check(&lines, "any").to_string());
     }
 }
@@ -348,7 +348,7 @@ fn deep_nesting_is_refused_and_not_followed() {
 }
 
 #[test]
-fn a_million_rows_stand_beside_a_document_and_the_next_one() {
+fn a_million_rows_outlast_a_change_of_document() {
     const DOMAINS: usize = 1_000_000;
     let document = |rate: u32| {
         let text = format!("[rate.x]\nrate = \"{rate}/s\"\ndomains.tenant-7.hard = \"3/s\"\n");

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_heed_the_least_limit_sooner_where_notices_are_late() {
+    fn agents_apply_the_least_limit_sooner_where_notices_are_late() {
         let limits = Limits::parse(
             r#"
             [rate.plain]

@@ -150,7 +150,7 @@ fn tiers_that_look_like_windows_are_warned_of() {
 }
 
 #[test]
-fn what_does_not_do_what_it_looks_like_is_explained() {
+fn misleading_settings_are_explained() {
     for (document, text) in [
         (
             "[rate.api.search]\nrate = \"5/s\"",

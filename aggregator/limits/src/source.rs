@@ -462,7 +462,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_spelt_alike_is_suggested() {
+    fn only_similar_spellings_are_suggested() {
         let known = ["window", "limit", "hard"];
         let near = |name| nearest(name, known.into_iter());
         assert_eq!(near("windwo"), Some("window"));
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn places_count_lines_and_characters_from_one() {
+    fn positions_count_lines_and_characters_from_one() {
         let text = "a\nää = 1\n";
         let lines = LineStarts::of(text);
         assert_eq!(lines.place(text, 0), (1, 1));

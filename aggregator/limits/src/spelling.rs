@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_exactly_a_rate_is_refused() {
+    fn inexact_rates_are_refused() {
         for text in [
             "",
             "100",
@@ -225,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_reads_as_the_same(hits: u64, micros in 1u64.., seconds in 1u64..3_000_000) {
+        fn printed_rates_read_back_equal(hits: u64, micros in 1u64.., seconds in 1u64..3_000_000) {
             for micros in [micros, seconds * 1_000_000] {
                 let rate = Rate { hits, window: Span::from_micros(micros) };
                 prop_assert_eq!(parse_rate(&print_rate(rate)), Some(rate));
@@ -233,7 +233,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_too_odd_to_be_answered(text in "\\PC*", near in "[0-9_dhmsurpe./ ]{0,24}") {
+        fn any_text_of_a_rate_is_read_or_refused(text in "\\PC*", near in "[0-9_dhmsurpe./ ]{0,24}") {
             for text in [text, near] {
                 let _ = (parse_rate(&text), parse_quota(&text));
             }

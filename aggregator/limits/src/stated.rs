@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn to_state_one_of_the_usual_replaces_all_of_them() {
+    fn stating_one_base_constraint_replaces_them_all() {
         let base = Stated {
             hard: Setting::Value(200),
             ..Stated::rate(100, Span::from_secs(1))
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn none_takes_away_that_field_alone() {
+    fn an_unset_field_is_the_only_one_removed() {
         let base = Stated {
             bucket: bucket(),
             hard: Setting::Value(200),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_plan_replaced_does_not_come_back_from_the_default() {
+    fn a_plans_replacement_hides_the_default() {
         let base = Stated {
             tiers: Setting::Value(Box::default()),
             ..Stated::default()

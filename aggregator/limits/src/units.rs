@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_quite_a_duration_is_refused() {
+    fn inexact_durations_are_refused() {
         let cases = [
             "",
             "1",
@@ -137,13 +137,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_reads_as_the_same(micros: u64) {
+        fn printed_units_read_back_equal(micros: u64) {
             let span = Span::from_micros(micros);
             prop_assert_eq!(parse_span(&print_span(span)), Some(span));
         }
 
         #[test]
-        fn no_text_is_too_odd_to_be_answered(text in "\\PC*", near in "[0-9_dhmsu/]{0,24}") {
+        fn any_text_of_a_unit_is_read_or_refused(text in "\\PC*", near in "[0-9_dhmsu/]{0,24}") {
             for text in [text, near] {
                 let _ = parse_span(&text);
             }

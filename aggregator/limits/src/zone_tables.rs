@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_written_once_and_compare_as_nothing() {
+    fn zone_tables_are_written_once_and_do_not_count_as_changes() {
         let text = "[rate.x]\nquota = [\"5/day\"]\nzone = \"Europe/Berlin\"";
         let with = with_zone_tables(text.to_owned());
         assert!(

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_constraint_has_a_lane_and_says_what_is_used() {
+    fn every_constraint_has_a_lane_with_its_use() {
         let text = "version = 1\nrules = 2\n[rate.r]\nhard = \"20/s\"\nwindows = [\"100/m\"]\nquota = [\"300/day\"]\n\
                     bucket = { rate = \"10/s\", burst = 50 }\n";
         let limits = Limits::parse(text).expect("good limits");

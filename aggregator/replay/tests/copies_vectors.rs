@@ -13,7 +13,7 @@ fn a_case_of_another_shape_is_refused_with_a_reason() {
 }
 
 #[test]
-fn a_hold_of_another_agent_is_unknown_to_who_names_itself() {
+fn an_agent_does_not_know_another_agents_hold() {
     let case = json!({"mode": "hold", "limits": {"domain": 5}, "ops": [
         {"op": "hold", "t": 0, "hold": "h", "agent": "A", "domain": "a", "copies": 2},
         {"op": "release", "t": 1, "hold": "h", "agent": "B", "copies": 1},

@@ -43,7 +43,7 @@ fn every_constraint_rules_requests_as_written() {
 }
 
 #[test]
-fn what_was_let_through_counts_as_written() {
+fn admitted_copies_count_as_the_rules_say() {
     every_op_is_as_expected("stream2.jsonl");
     every_op_is_as_expected("stream2_more.jsonl");
 }
@@ -63,7 +63,7 @@ fn limits_are_normalised_as_in_the_paper() {
 }
 
 #[test]
-fn a_line_that_is_no_case_is_refused_with_a_reason() {
+fn an_invalid_case_is_refused_with_a_reason() {
     let message = |line: &str| play(line).expect_err("no case").to_string();
     assert!(message("{").contains("not a case"));
     assert!(message(r#"{"mode":"copies","limits":{},"ops":[]}"#).contains("\"copies\""));

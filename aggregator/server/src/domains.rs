@@ -382,7 +382,7 @@ plans.near = { rate = "5/s" }
     }
 
     #[test]
-    fn names_and_hashes_of_two_keys_are_not_one_fleets() {
+    fn a_mixture_of_domain_keys_is_refused() {
         let (ours, theirs) = (domains(KEY), domains(OTHER));
         let hash = ours.of("acme").expect("a name");
         assert_eq!(ours.of(&hash).as_ref(), Ok(&hash), "copied from a list");

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_denial_is_a_row_whatever_it_is_about() {
+    fn every_kind_of_denial_is_printed_as_a_row() {
         let denial = |scope: &str, domain: Value, group: Value, left: Value| {
             serde_json::json!({
                 "resource": "r", "scope": scope, "domain": domain, "group": group, "cause": "tier 1",

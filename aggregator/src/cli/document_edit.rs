@@ -227,7 +227,7 @@ domains = { acme = 50 }
     }
 
     #[test]
-    fn what_a_domain_has_of_its_own_is_taken_away_once() {
+    fn a_domains_own_limits_are_removed_once() {
         let gone = set("sandbox", Some("acme"), None);
         let text = applied(std::slice::from_ref(&gone));
         assert!(!text.contains("acme"), "{text}");

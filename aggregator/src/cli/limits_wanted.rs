@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_record_has_no_room_for_goes_on_in_the_next() {
+    fn rows_that_exceed_one_record_continue_in_the_next() {
         let many = |count: usize, digits: usize| -> String {
             let row = |n| format!("a,{n:0digits$},7/s,,\n");
             (0..count).map(row).collect()

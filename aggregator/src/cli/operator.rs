@@ -359,7 +359,7 @@ mod tests {
     use tollgate_shared::escape::escaped;
 
     #[test]
-    fn what_a_list_shows_is_what_a_command_takes() {
+    fn commands_accept_what_lists_show() {
         let evil = "CORP\\ann\u{1b}[2J\n\u{202e}x";
         let shown = escaped(evil).to_string();
         assert_eq!(shown, r"CORP\\ann\x1b[2J\n\u{202e}x");

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_a_line_whatever_stands_in_it() {
+    fn a_row_is_one_line_for_any_text() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("list");
         let mut output = Output::open(Some(&target), Color::Auto).unwrap();

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_taken_of_a_fleet_that_others_use() {
+    fn a_demo_takes_few_copies_of_a_shared_fleet() {
         let text = "[copies.a]\nlimit = 0\n[copies.b]\nlimit = 6\nglobal = 10\n\
                     [copies.c]\nlimit = 2\nreserve = \"strict\"\n";
         assert_eq!(chosen(text, false), Some(("b".into(), 6, false)));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_shown_of_limits_that_show_nothing() {
+    fn resources_that_a_demonstration_cannot_show_are_skipped() {
         assert_eq!(chosen("[rate.a]\nrate = \"1/s\"\n", false), None);
         let patient = "[engine]\nagent_timeout = \"1h\"\n[copies.a]\nlimit = 1\n";
         assert_eq!(chosen(patient, false), None);

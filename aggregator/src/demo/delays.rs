@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_after_the_end_of_a_denial_says_nothing_about_it() {
+    fn calls_after_the_end_of_a_denial_measure_no_delay() {
         let of = measured(&[10, 1_500], &[&[(1, 1_501)]]);
         assert_eq!(
             (of.each_us, of.unheard, of.longest_us),

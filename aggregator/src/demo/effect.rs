@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_judged_is_counted() {
+    fn calls_outside_the_check_are_counted() {
         let mut of_resource = ResourceLimits::default();
         of_resource.default.hard = Some(10);
         let mut limits = Limits::default();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_limit_and_a_delay_is_found_by_pair() {
+    fn excess_above_a_limit_and_delay_is_found_by_pair() {
         // 20 ms and the clock's step allow 3 calls at most, and one call of each agent.
         assert!(found(Some(95), None, &["acme"]).is_empty());
         let violations = found(Some(94), None, &["acme"]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_global_limit_is_judged_over_all_domains() {
+    fn a_global_limit_is_checked_over_all_domains() {
         assert!(found(None, None, &["acme", "beta"]).is_empty());
         // Two delays: 41 ms allow 5 calls.
         assert!(found(None, Some(93), &["acme", "beta"]).is_empty());

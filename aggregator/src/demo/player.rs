@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_events_are_read_back() {
         let code: Code = "3-18250-0-1".parse().expect("a code");
         assert_eq!(
             parse_seen("7 10 20 r 3-18250-0-1"),

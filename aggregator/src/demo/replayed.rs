@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_access_log_is_refused_with_its_first_line() {
+    fn a_file_that_is_no_access_log_is_refused() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("notes.txt");
         std::fs::write(&path, "dear diary\n").expect("written");

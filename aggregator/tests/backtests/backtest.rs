@@ -145,7 +145,7 @@ fn refused_pairs(result: &Value) -> BTreeMap<(String, String), (u64, u64)> {
 }
 
 #[test]
-fn every_pair_fares_as_the_independent_model_says() {
+fn a_backtest_agrees_with_the_independent_model() {
     let (mut refused_in_all, mut granted_in_part) = (0, 0);
     for seed in 0..24 {
         let mut draw = ChaCha8Rng::seed_from_u64(seed);
@@ -212,7 +212,7 @@ fn every_pair_fares_as_the_independent_model_says() {
 }
 
 #[test]
-fn the_same_calls_in_any_form_come_to_the_same() {
+fn the_form_of_a_recording_does_not_change_the_report() {
     let (mut csv, mut jsonl, mut log) = ("t,domain\n".to_owned(), String::new(), String::new());
     for n in 0..40u64 {
         let (second, domain) = (n / 8, ["10.0.0.1", "10.0.0.2", "::1"][n as usize % 3]);

@@ -187,7 +187,7 @@ fn a_journal_that_is_being_written_gives_hits_and_refused_calls() {
 }
 
 #[test]
-fn the_page_stands_alone_and_has_a_mark_for_what_the_report_says() {
+fn the_page_is_self_contained_and_plots_the_report() {
     let dir = directory(
         "[rate.api]\ntiers = [\n  { limit = 2, window = \"1s\", active = \"1s\" },\n  { limit = 3, window = \"1s\", active = \"4s\", cooldown = \"10s\" },\n]\n",
     );
@@ -327,7 +327,7 @@ fn neighbours() -> String {
 }
 
 #[test]
-fn a_documents_networks_are_limited_together_and_a_filter_changes_no_clients_figures() {
+fn a_network_is_one_client_and_a_filter_changes_no_figures() {
     let networks = "[rate.\"http.requests\"]\nrate = \"6/s\"\naddresses = { v4 = 24, v6 = 64 }\n";
     let alone = "[rate.\"http.requests\"]\nrate = \"1/10s\"\n";
     let dir = files(&[

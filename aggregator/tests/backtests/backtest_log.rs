@@ -197,7 +197,7 @@ async fn a_backtest_reports_the_records_that_retention_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_later_build_wrote_is_named_and_not_passed_over() {
+async fn records_of_a_later_build_are_reported() {
     let dir = written().await;
     // A kind that may not be skipped.
     let mut offset = 0;

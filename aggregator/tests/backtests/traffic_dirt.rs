@@ -52,7 +52,7 @@ fn zeros_and_marks_between_lines_lose_none() {
 }
 
 #[test]
-fn a_cut_or_foreign_line_costs_itself() {
+fn a_cut_or_foreign_line_loses_no_other_line() {
     let long = line(1).replace("GET /", &("GET /".to_owned() + &"x".repeat(100_000)));
     for dirt in [
         "TP/1.1\" 200 5 \"-\" \"curl\"\n".to_owned(),
@@ -94,7 +94,7 @@ fn encodings_are_recognised_with_and_without_a_mark() {
 }
 
 #[test]
-fn what_spreadsheets_and_databases_export_is_read_as_it_is_meant() {
+fn exports_of_spreadsheets_and_databases_are_read() {
     for text in [
         "sep=;\r\nt;domain\r\n1763632800,0;acme\r\n1763632801,0;acme\r\n",
         "Zeit;Zeitstempel;t;domain\r\nx;y;20.11.2025 10:00:00;acme\r\nx;y;20.11.2025 10:00:01;acme\r\n",
@@ -180,7 +180,7 @@ fn a_quote_that_is_never_closed_loses_no_row_however_much_follows() {
 }
 
 #[test]
-fn what_cannot_be_read_says_what_to_do() {
+fn a_file_that_cannot_be_read_gets_advice() {
     let mut tar = vec![b'a'; 600];
     tar[257..262].copy_from_slice(b"ustar");
     for (bytes, said) in [
@@ -223,7 +223,7 @@ fn read_all(dir: &Path, into: &mut String) {
 }
 
 #[test]
-fn every_test_that_the_table_names_is_there() {
+fn every_test_in_the_table_exists() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let table = std::fs::read_to_string(format!("{root}/tests/TRAFFIC.md")).expect("the table");
     let mut sources = String::new();

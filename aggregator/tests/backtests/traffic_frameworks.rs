@@ -118,7 +118,7 @@ const GATHERED: &[FormCase] = &[
 ];
 
 #[test]
-fn what_tools_write_before_a_row_is_none_of_it() {
+fn prefixes_of_tools_are_not_part_of_a_row() {
     check(GATHERED, true);
 }
 

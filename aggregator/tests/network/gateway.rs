@@ -91,7 +91,7 @@ impl Drop for Gateway {
 }
 
 #[test]
-fn what_is_wrong_is_said_or_the_answer_is_blind() {
+fn a_gateways_fault_is_reported_or_its_answer_is_blind() {
     let dir = directory(
         "version = 1\nrules = 2\nnamespace.closed.allow_unconfigured = false\n\
          rate.\"api.search\".rate = \"5/m\"\nrate.\"api.none\".tiers = []\ncopies.\"api.render\".limit = 2\n",

@@ -97,7 +97,7 @@ fn hit_holds_copies_for_so_long_and_is_refused_while_all_are_held() {
 }
 
 #[test]
-fn hit_says_that_it_is_the_feed_that_cannot_be_reached() {
+fn hit_reports_an_unreachable_feed() {
     let dir = directory(LIMITS);
     // Nothing listens at the advertised address.
     let served = serve(dir.path(), &["--advertise", "127.0.0.9"]);

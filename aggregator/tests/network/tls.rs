@@ -21,7 +21,7 @@ fn an_agent_with_a_token_is_limited_over_tls() {
 }
 
 #[test]
-fn who_has_no_right_to_report_lets_calls_through_and_says_why() {
+fn an_agent_without_a_grant_lets_calls_through_and_says_why() {
     let fleet = Fleet::start();
     let strangers = directory(LIMITS);
     keys(strangers.path(), &["ca"]);
@@ -161,7 +161,7 @@ fn a_tokens_namespace_limits_its_subscriptions() {
 }
 
 #[test]
-fn roles_say_who_looks_and_who_acts() {
+fn a_viewer_may_look_and_only_an_operator_may_act() {
     let fleet = Fleet::start();
     let url = fleet.url();
     let ban = [
@@ -232,7 +232,7 @@ fn a_certificate_stands_for_a_token() {
 
 /// Members ask each other with credentials that allow nothing else.
 #[test]
-fn members_show_their_certificate_and_look_alone() {
+fn members_authenticate_by_certificate_and_may_only_look() {
     let fleet = Fleet::start();
     let url = fleet.url();
     let own = [
@@ -404,7 +404,7 @@ fn plain_bytes_to_a_port_with_tls_end_their_connection_alone() {
 }
 
 #[test]
-fn whatever_host_is_answered_with_tls_alone() {
+fn any_host_name_is_answered_only_over_tls() {
     let fleet = Fleet::start();
     let (code, _, stderr) = fleet.command(Some("viewer"), &["denials", "--url", &fleet.url()]);
     assert_eq!(code, 0, "by the certificate's name: {stderr}");

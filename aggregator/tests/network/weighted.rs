@@ -47,7 +47,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_domain_can_never_be_granted_is_too_many_for_it() {
+async fn a_call_above_a_domains_limit_is_too_many() {
     let (_dir, _served, agent) = world().await;
     let tokens = agent.rate("llm.tokens");
     let is_too_many = |domain, copies| match tokens.hit_n(domain, copies) {
@@ -61,7 +61,7 @@ async fn what_a_domain_can_never_be_granted_is_too_many_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_taken_back_of_an_estimate_makes_room() {
+async fn a_refund_of_an_estimate_makes_room() {
     let (_dir, _served, agent) = world().await;
     let tokens = agent.rate("llm.tokens");
     let estimate = tokens.hit_estimated("acme", 100).expect("it has room");

@@ -218,7 +218,7 @@ async fn an_audit_names_the_operator_of_a_lift_and_a_pardon() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bans_hold_over_a_restart_and_a_kill_switch_lets_everybody_in() {
+async fn bans_survive_a_restart_and_a_kill_switch_suspends_them() {
     let mut world = World::new().await;
     let _ = world.search.hit("mallory").expect("not banned yet");
     until("the log has it", || {
@@ -439,7 +439,7 @@ fn a_missing_argument_is_reported_before_any_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_domain_is_given_limits_of_its_own_by_asking_an_aggregator() {
+async fn an_aggregator_sets_limits_of_one_domain() {
     // A file that is followed would be pushed again.
     let world = World::with("[limits]\nfollow_file = false\n").await;
     world.fill("acme", 5).await;

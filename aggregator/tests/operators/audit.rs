@@ -215,7 +215,7 @@ async fn an_audit_of_a_killed_journal_and_its_export_are_equal() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_is_altered_is_named_with_its_place() {
+async fn an_audit_reports_every_altered_record_with_its_position() {
     let dir = written().await;
     let source = ExportSource::open(&dir.path().join("all")).unwrap();
     let (partition, at) = neighbours(&read_all(&source));
@@ -391,7 +391,7 @@ async fn an_altered_hit_or_tick_is_found_and_a_doubled_batch_is_a_remark() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_missing_or_bad_is_no_report() {
+async fn missing_or_bad_input_yields_no_report() {
     let dir = written().await;
     let exit = |args: &[&str]| {
         let mut all = vec!["audit"];

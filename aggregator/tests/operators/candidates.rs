@@ -193,7 +193,7 @@ async fn a_promoted_candidate_rules() {
 }
 
 #[test]
-fn check_prints_candidates_and_warns_of_none() {
+fn check_prints_candidates_without_warnings() {
     let dir = directory(LIMITS);
     let (code, text, err) = run(dir.path(), &["check", "limits.toml"]);
     assert_eq!((code, &*err), (0, ""), "{text}");
@@ -206,7 +206,7 @@ fn check_prints_candidates_and_warns_of_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_before_the_limits_came_are_of_no_wrong_clock() {
+async fn calls_before_the_first_limits_report_no_wrong_clock() {
     let dir = directory("version = 1\nrules = 2\n");
     let mut served = serve(dir.path(), &[]);
     served.await_ready();

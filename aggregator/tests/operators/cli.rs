@@ -18,7 +18,7 @@ fn root(path: &str) -> String {
 type Row<'a> = (&'a [&'a str], i32, &'a str);
 
 #[test]
-fn every_end_has_its_exit_code_and_says_why() {
+fn every_failure_has_its_exit_code_and_a_reason() {
     let dir = directory(LIMITS);
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     write("bad.toml", "version = 1\n[rate.r]\nrats = \"1/s\"\n");
@@ -135,7 +135,7 @@ fn every_end_has_its_exit_code_and_says_why() {
 }
 
 #[test]
-fn limits_of_a_journal_are_refused_with_what_to_do_instead() {
+fn limits_of_a_journal_are_refused_with_advice() {
     let dir = directory(LIMITS);
     let config = "[log]\nkind = \"journal\"\n[journal]\ndir = \"data\"\n";
     std::fs::write(dir.path().join("journal.toml"), config).unwrap();
@@ -224,7 +224,7 @@ fn the_shipped_configuration_serves() {
 }
 
 #[test]
-fn a_bad_limits_file_does_not_stop_who_has_a_good_version() {
+fn a_bad_limits_file_does_not_stop_a_running_aggregator() {
     let dir = directory(LIMITS);
     let mut served = serve(dir.path(), &[]);
     served.await_ready();
@@ -362,7 +362,7 @@ fn a_simulation_is_a_picture_for_people_and_an_object_for_programs() {
 }
 
 #[test]
-fn a_reader_who_goes_away_is_no_failure() {
+fn a_closed_output_pipe_is_no_failure() {
     let vectors = root("tests/vectors/rate.jsonl");
     let mut child = tollgate()
         .args(["simulate", "--format", "json", "--cases", &vectors])

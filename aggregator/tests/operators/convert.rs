@@ -370,7 +370,7 @@ fn differences_of_a_converted_tree_are_named() {
 }
 
 #[test]
-fn what_is_no_configuration_is_refused_by_its_place() {
+fn an_invalid_configuration_is_refused_with_its_place() {
     let dir = directory("");
     for (from, text, expected) in [
         ("limitador", "{", "theirs.yaml: "),

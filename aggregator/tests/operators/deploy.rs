@@ -185,7 +185,7 @@ fn check_names(container: &Yaml) {
 }
 
 #[test]
-fn the_kubernetes_manifest_is_one_stateful_set_that_its_other_objects_select() {
+fn the_kubernetes_manifest_is_one_consistent_stateful_set() {
     let set = of_kind("StatefulSet");
     let pod = &set["spec"]["template"];
     let labels = &pod["metadata"]["labels"];
@@ -247,7 +247,7 @@ fn the_kubernetes_manifest_is_one_stateful_set_that_its_other_objects_select() {
 }
 
 #[test]
-fn the_compose_file_runs_two_aggregators_and_a_service_that_nobody_else_reaches() {
+fn the_compose_file_runs_two_aggregators_and_a_private_service() {
     let mut compose: Yaml = serde_yaml_ng::from_str(&read("compose.yaml")).expect("YAML");
     compose.apply_merge().expect("merged");
     let services = &compose["services"];
@@ -294,7 +294,7 @@ fn the_compose_file_runs_two_aggregators_and_a_service_that_nobody_else_reaches(
 }
 
 #[test]
-fn the_compose_file_with_tls_names_options_that_there_are_and_keys_that_are_made() {
+fn the_compose_file_with_tls_names_existing_options_and_keys() {
     let tls: Yaml = serde_yaml_ng::from_str(&read("compose.tls.yaml")).expect("YAML");
     let variables = tls["services"]["agg-1"]["environment"]
         .as_mapping()
@@ -330,7 +330,7 @@ fn the_compose_file_with_tls_names_options_that_there_are_and_keys_that_are_made
 }
 
 #[test]
-fn the_image_is_built_by_the_compiler_that_the_workspace_asks_for_and_runs_as_nobody() {
+fn the_image_has_the_workspaces_compiler_and_no_root_user() {
     let file = read("Dockerfile");
     let root = std::fs::read_to_string(deploy().join("../Cargo.toml")).expect("there");
     let root: toml::Table = root.parse().expect("TOML");

@@ -242,7 +242,7 @@ async fn an_address_that_is_typed_is_hashed_as_agents_hash_it() {
 }
 
 #[test]
-fn keys_and_documents_that_are_none_are_refused() {
+fn invalid_keys_and_documents_are_refused() {
     let dir = directory(LIMITS);
     let dir = dir.path();
     write_key(dir, "short.key", "secret\n");

@@ -152,7 +152,7 @@ fn number(value: &Value) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_code_tells_the_limit_its_hits_and_the_burst_that_led_there() {
+async fn a_denial_is_explained_by_its_limit_hits_and_burst() {
     let mut world = World::new().await;
     let code = world.denied().await;
     let found = world.explain(&[&code]);

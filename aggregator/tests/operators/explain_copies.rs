@@ -73,7 +73,7 @@ fn holders(found: &Value) -> Vec<(&str, u64)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_domain_and_a_full_group_are_explained_by_who_holds_what() {
+async fn full_domains_and_groups_are_explained_by_their_holds() {
     let dir = directory(LIMITS);
     let served = serve(dir.path(), &[]);
     served.await_ready();

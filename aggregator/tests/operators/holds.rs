@@ -146,7 +146,7 @@ async fn copies_held_by_one_process_are_denied_to_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strict_copies_are_granted_before_use_and_never_too_many() {
+async fn strict_copies_are_granted_before_use_within_the_limit() {
     let dir = directory(LIMITS);
     let served = serve(dir.path(), &[]);
     served.await_ready();
@@ -293,7 +293,7 @@ async fn an_operator_releases_staged_copies_by_id_or_domain() {
 }
 
 #[test]
-fn what_cannot_be_asked_ends_as_the_table_says() {
+fn invalid_commands_end_with_the_documented_exit_codes() {
     let here = std::path::Path::new(".");
     let (code, _, stderr) = run(here, &["holds", "--url", "http://127.0.0.1:1"]);
     assert_eq!(code, 69, "{stderr}");
@@ -316,7 +316,7 @@ fn what_cannot_be_asked_ends_as_the_table_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_cookbooks_blacklist_is_played_by_an_agent_as_its_table_says() {
+async fn the_cookbooks_blacklist_limits_an_agent_as_documented() {
     let dir = directory(&format!("version = 1\nrules = 2\n{BLACKLIST}"));
     let served = serve(dir.path(), &[]);
     served.await_ready();

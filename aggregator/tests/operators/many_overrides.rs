@@ -78,7 +78,7 @@ fn as_many_overrides_as_fit_are_checked_wherever_they_stand() {
 }
 
 #[test]
-fn many_rows_are_served_outlive_a_full_document_and_are_left_at_once() {
+fn many_rows_are_served_and_outlast_a_full_document() {
     let dir = directory("[rate.\"api.search\"]\nrate = \"100/s\"\n");
     let mut served = serve(dir.path(), &[]);
     served.await_ready();

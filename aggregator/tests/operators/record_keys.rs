@@ -108,7 +108,7 @@ async fn a_total_under_zero_bytes_denies_nobody_where_a_key_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_audit_checks_tags_by_the_keys_and_says_where_it_has_none() {
+async fn an_audit_checks_tags_and_reports_missing_keys() {
     let dir = fleet("[\"k1\"]");
     let served = keyed(dir.path());
     served.await_ready();

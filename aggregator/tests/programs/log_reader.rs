@@ -30,12 +30,12 @@ pub const PYTHON: &str = "python3";
 
 pub const TESTS: &[Named] = &[
     (
-        "golden_bytes_of_every_kind_say_to_it_what_they_say",
-        golden_bytes_of_every_kind_say_to_it_what_they_say,
+        "an_independent_reader_agrees_on_golden_bytes",
+        an_independent_reader_agrees_on_golden_bytes,
     ),
     (
-        "a_journal_says_to_it_what_it_says",
-        a_journal_says_to_it_what_it_says,
+        "an_independent_reader_agrees_on_a_journal",
+        an_independent_reader_agrees_on_a_journal,
     ),
 ];
 
@@ -167,7 +167,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn golden_bytes_of_every_kind_say_to_it_what_they_say() {
+fn an_independent_reader_agrees_on_golden_bytes() {
     // The wire's own tests check the bytes; their meaning was written down by hand.
     let golden = include_str!("../../../tests/reader/golden.txt");
     let expected = include_str!("../../../tests/reader/golden.jsonl");
@@ -266,7 +266,7 @@ fn read_statement(line: &Value) -> Value {
     read
 }
 
-fn a_journal_says_to_it_what_it_says() {
+fn an_independent_reader_agrees_on_a_journal() {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build();
     let told = runtime

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_neither_met_nor_zero() {
+    fn an_unmeasured_target_is_neither_met_nor_zero() {
         let figure = Figure::absent("cold", "ns", "no room").target(Target::AtMost(200.0));
         assert_eq!(figure.is_met(), None);
         assert_eq!(figure.verdict(), "NOT MEASURED");

@@ -147,7 +147,7 @@ mod tests {
     use tollgate_shared::wire::record::Record;
 
     #[test]
-    fn a_batch_reads_back_as_it_was_meant() {
+    fn a_batch_reads_back_equal() {
         let mut courier = Courier::default();
         let batch = courier.batch(&[3, 5], 2, 1_000_000, 1_000_100);
         let Ok(Record::Hits(read)) = Record::decode(&batch.bytes) else {

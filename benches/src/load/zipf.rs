@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tenth_comes_a_tenth_as_often_as_the_first() {
+    fn the_tenth_rank_is_drawn_a_tenth_as_often_as_the_first() {
         let mut draws = Draws::new(1_000, 7);
         let (mut first, mut tenth) = (0, 0);
         for _ in 0..200_000 {

@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_topic_is_text_and_tells_names_kinds_and_keys_apart() {
+    fn a_topic_is_text_and_distinguishes_names_kinds_and_keys() {
         let topics = [
             Topic::CONTROL,
             Topic::of_resource(&[0; 16], "api.search"),

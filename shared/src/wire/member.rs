@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_read_as_it_was_written_and_nothing_else_is_one() {
+    fn a_member_reads_back_equal_and_other_bytes_are_refused() {
         let whole = member(u128::MAX).encode();
         assert_eq!(MemberRecord::decode(&whole), Ok(member(u128::MAX)));
         for len in 0..whole.len() {

@@ -210,7 +210,7 @@ fn each_field_may_be_missing_but_those_that_always_were() {
 }
 
 #[test]
-fn a_choice_of_a_later_release_refuses_nothing() {
+fn an_unknown_choice_of_a_later_release_is_accepted() {
     let text = |text: &str| {
         let mut bytes = Vec::new();
         encode::write_str(&mut bytes, text).expect("memory");
@@ -277,7 +277,7 @@ fn errors_say_where_what_and_what_was_expected() {
 }
 
 #[test]
-fn what_a_peer_announces_takes_no_memory() {
+fn an_announced_length_takes_no_memory() {
     let welcome = Map::of(&golden_bytes("aggregator/welcome"));
     let huge: [&[u8]; 6] = [
         &[0xdd, 0xff, 0xff, 0xff, 0xff],

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_validity_are_those_that_were_asked_for() {
+    fn a_certificate_has_the_requested_names_and_validity() {
         let mut params =
             rcgen::CertificateParams::new(vec!["A.example".to_owned(), "127.0.0.1".to_owned()])
                 .unwrap();

@@ -203,7 +203,7 @@ fn a_certificate_that_does_not_hold_is_refused_with_the_reason() {
 }
 
 #[test]
-fn who_offers_an_older_tls_gets_no_session() {
+fn an_older_tls_version_gets_no_session() {
     let config = Authority::root("one").serves(NAME, (2020, 2120), &[]);
     let version = [3, 3];
     let mut hello = [&version[..], &[7; 32], &[0]].concat();

@@ -275,7 +275,7 @@ fn older_peers_are_known_to_understand_no_ping() {
 }
 
 #[test]
-fn what_a_later_version_says_is_passed_over() {
+fn commands_of_a_later_version_are_skipped() {
     let later = [&b"\x04\x08\x05LATERxx"[..], &message(&[b"on"])[..]].concat();
     let (events, violation) = decode(SocketType::Router, [&opened(&later)[..]]);
     assert_eq!(violation, None);
@@ -303,7 +303,7 @@ fn a_token_in_ready_is_read_and_never_shown() {
 }
 
 #[test]
-fn the_reason_of_an_error_is_kept_for_whoever_is_refused() {
+fn the_reason_of_a_refusal_reaches_the_peer() {
     for (reason, kept) in [
         ("no such token", "no such token"),
         (&"é".repeat(200), &"é".repeat(127)),

@@ -30,7 +30,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn the_index_says_what_a_set_of_pairs_says(steps in prop::collection::vec(step(), 0..60)) {
+    fn the_index_agrees_with_a_set_of_pairs(steps in prop::collection::vec(step(), 0..60)) {
         let mut index = Subscriptions::default();
         let mut pairs = BTreeSet::new();
         for step in steps {

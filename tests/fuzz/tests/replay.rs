@@ -23,7 +23,7 @@ fn kept(name: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn kept_inputs_break_no_promise() {
+fn kept_inputs_violate_no_property() {
     let all = TARGETS.iter().map(|target| kept(target.name).len());
     assert!(100 < all.sum::<usize>(), "the corpus was found");
     for target in TARGETS {
@@ -37,7 +37,7 @@ fn kept_inputs_break_no_promise() {
 }
 
 #[test]
-fn seeds_cut_or_altered_break_no_promise() {
+fn cut_or_altered_seeds_violate_no_property() {
     for target in TARGETS {
         let seeds = (target.seeds)();
         assert!(!seeds.is_empty(), "{}", target.name);

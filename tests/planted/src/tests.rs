@@ -67,7 +67,7 @@ fn a_text_that_changed_is_named_with_its_file_and_bug() {
 }
 
 #[test]
-fn bugs_that_cannot_be_told_apart_are_refused() {
+fn bugs_of_equal_names_or_overlapping_texts_are_refused() {
     let one = bug("is-full", "a < b", "PLANTED");
     for (bugs, expected) in [
         (

@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_started_ends_with_its_standard_input() {
+    fn a_started_program_ends_with_its_standard_input() {
         let dir = tempfile::tempdir().unwrap();
         let ended = dir.path().join("ended");
         let text = format!(

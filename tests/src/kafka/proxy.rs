@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn brokers_go_and_all_else_stays() {
+    fn the_proxy_removes_brokers_and_nothing_else() {
         // Correlation 7, no tags, no throttle; one broker, 1 at `h:9092`, no rack, no tags; the rest.
         let mut frame = vec![0, 0, 0, 7, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 2, b'h'];
         frame.extend([0, 0, 0x23, 0x84, 0, 0, 0xAA, 0xBB]);

@@ -304,7 +304,7 @@ mod tests {
     const OLDER: [Fate; 1] = [Fate::OlderThanWindow { entries: 1 }];
 
     #[test]
-    fn what_is_older_than_the_window_was_ruled_before_maybe_in_a_log_that_lost_it() {
+    fn hits_older_than_the_window_may_have_been_ruled_before() {
         let mut life = Life::default();
         assert_eq!(life.counts(0, 7, &APPLIED), Ok(true));
         assert_eq!(life.counts(0, 7, &OLDER), Ok(false));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_log_has_lost_is_new_to_it_and_no_duplicate() {
+    fn a_record_that_the_log_lost_is_no_duplicate() {
         let mut life = Life::default();
         assert!(life.counts(0, 7, &DUPLICATE).is_err());
         assert_eq!(life.counts(0, 7, &DUPLICATE), Ok(false));

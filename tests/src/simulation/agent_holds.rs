@@ -396,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_counts_and_cannot_be_given_back_violates_the_law_in_every_build() {
+    fn a_counted_hold_that_cannot_be_released_is_a_violation() {
         let mut world = World::new(Plan::draw(1), false);
         let over = HoldFault::Ended(EndedBy::Operator);
         world.check_given_back(0, &[over]);

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_clock_that_was_stopped_twice_stands_still_until_both_are_over() {
+    fn a_wall_clock_stopped_twice_resumes_after_both_stops() {
         let mut clock = Clock::new(0, 0);
         let wall = |clock: &Clock, now_us| clock.wall(now_us).as_micros() - BEGINNING_US;
         let mono = clock.mono_us(0);

@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_resource_had_is_not_taken_for_what_another_had() {
+    fn copies_of_two_resources_are_not_confused() {
         let of = |resource: &str, entries, too_old| ResourceCounts {
             resource: resource.into(),
             counts: Counts {

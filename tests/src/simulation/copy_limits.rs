@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_read_for_what_it_says_of_copies() {
+    fn limits_on_copies_are_read_from_a_text() {
         let text = "[copies.\"gpu.slot\"]\nlimit = 3\nglobal = 9\nmax_age = \"700ms\"\n\
                     groups.few = { limit = 4, members = [\"acme\"] }\n\
                     [copies.\"seat.pool\"]\nlimit = 1\n\

@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_never_met_is_missing() {
+    fn a_situation_that_never_occurred_is_missing() {
         let mut coverage = Coverage::default();
         assert_eq!(coverage.missing().len(), all().count());
         let mut other = Coverage::default();

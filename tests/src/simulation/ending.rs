@@ -407,7 +407,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_is_held_to_the_bound_of_each_partition() {
+    fn waiting_records_are_checked_per_partition() {
         let waiting = |totals, evidence| Waiting {
             partition: 0,
             totals,

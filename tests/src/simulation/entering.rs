@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_that_expect_one_version_the_second_loses() {
+    fn of_two_amendments_of_one_version_the_second_loses() {
         let version = |number| {
             let document = "version = 1\nrules = 2\n";
             let limits = tollgate_limits::Limits::parse(document).expect("it is right");

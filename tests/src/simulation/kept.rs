@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kept_plan_reads_has_a_story_and_is_written_as_it_reads() {
+    fn every_kept_plan_reads_back_equal_and_has_a_story() {
         let kept = in_the_tree().expect("they read");
         assert!(30 <= kept.len(), "they are found");
         for plan in kept {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plan_is_refused_with_its_place() {
+    fn an_invalid_plan_is_refused_with_its_place() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("mine.json");
         std::fs::write(&path, Plan::draw(1).json()).expect("it is written");

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_that_are_granted_are_decisions_as_those_that_are_refused() {
+    fn granted_copies_are_counted_as_decisions() {
         let holds = |seed: &u64| {
             let plan = Plan::draw(*seed);
             plan.uses_copies() && plan.length_us < 16_000_000

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_over_when_the_calm_begins() {
+    fn every_fault_ends_before_quiescence() {
         for seed in 0..300 {
             let plan = Plan::draw(seed);
             let late = plan

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_earliest_comes_first_and_of_one_time_the_first_that_was_said() {
+    fn events_come_by_time_and_then_by_insertion() {
         let mut queue = Queue::default();
         for (at_us, value) in [(5, "c"), (3, "a"), (5, "d"), (4, "b")] {
             queue.push(at_us, value);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_nothing_justifies_is_found_of_rates_and_copies() {
+    fn an_unjustified_refusal_is_found_of_rates_and_copies() {
         for all in [&RESOURCES[..], &COPIES[..]] {
             let (mut world, agent) = refused(all);
             world.check_refused_at_end(agent);

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_that_panics_is_named_and_ends_no_other() {
+    fn a_panicking_seed_is_reported_and_others_run_on() {
         let lines = |workers| {
             let order = Order {
                 workers: NonZeroUsize::new(workers).expect("some"),
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_plans_are_run_however_little_time_there_is_and_a_line_that_goes_nowhere_ends_it() {
+    fn kept_plans_always_run_and_a_closed_output_ends_the_run() {
         let short = |seed| Plan {
             length_us: super::super::plan::CALM_US,
             episodes: Vec::new(),
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_are_no_more_numbers_it_ends() {
+    fn a_run_ends_after_the_last_seed() {
         let never = |plan: Plan| -> Run { panic!("seed {} is run", plan.seed) };
         let sum = run_all_by(&Order::of(u64::MAX, u64::MAX), &never, |_| Ok(()));
         assert_eq!(sum.expect("nothing is written").seeds, 0);
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_met_fails_where_there_were_seeds_enough() {
+    fn an_unreached_situation_fails_a_long_run() {
         let (all, seldom) = (SEEDS_THAT_MEET_ALL, SEEDS_THAT_MEET_THE_SELDOM);
         for (what, told, from) in [
             ("clock of the log off", "fault: clock of the log off", all),

@@ -106,7 +106,7 @@ fn an_unauthorised_record_is_refused_before_the_log() {
 }
 
 #[test]
-fn very_many_epochs_of_one_name_give_each_other_up() {
+fn epochs_of_one_name_are_bounded() {
     let epochs_max = "[engine]\nepochs_per_partition_max = 4\n";
     let mut attacked = Attacked::under(epochs_max, "");
     for number in 1..=24 {
@@ -132,7 +132,7 @@ fn very_many_epochs_of_one_name_give_each_other_up() {
 }
 
 #[test]
-fn very_many_domains_are_bounded_and_make_room_for_others() {
+fn pairs_are_bounded_and_new_domains_find_room() {
     let cap = "[engine]\npairs_per_partition_max = 200\n[rate.\"api.short\"]\nrate = \"1/s\"\n";
     let mut attacked = Attacked::under(cap, "");
     let mut hitter = Hitter::new(&attacked.serving.agents);

@@ -107,7 +107,7 @@ impl Link {
 }
 
 #[test]
-fn accepting_pauses_where_places_are_taken_and_goes_on_where_one_is_free() {
+fn accepting_pauses_while_all_descriptors_are_taken() {
     let mut link = Link::start(Bounds::default(), 4);
     let hosts = [1, 1, 2, 2].map(|host| [127, 0, 0, host]);
     let peers = hosts.map(|from| link.welcome_from(from));
@@ -126,7 +126,7 @@ fn accepting_pauses_where_places_are_taken_and_goes_on_where_one_is_free() {
 }
 
 #[test]
-fn an_address_takes_half_of_all_places_and_its_silent_ones_make_room() {
+fn an_address_has_half_of_the_descriptors_at_most() {
     let mut link = Link::start(Bounds::default(), 8);
     let agent = link.welcome();
     let ready = |link: &Link| Peer::ready(&link.address, SocketType::Dealer);
@@ -151,7 +151,7 @@ fn an_address_takes_half_of_all_places_and_its_silent_ones_make_room() {
 }
 
 #[test]
-fn who_is_ready_and_only_sends_pings_is_ended() {
+fn a_peer_that_only_sends_pings_is_closed() {
     let bounds = Bounds {
         handshake: Duration::from_millis(500),
         ..Bounds::default()

@@ -96,7 +96,7 @@ fn reads_all(mut peer: Peer) -> std::thread::JoinHandle<usize> {
 }
 
 #[test]
-fn what_waits_for_a_deaf_subscriber_is_bounded_and_no_one_elses_loss() {
+fn a_subscriber_that_does_not_read_costs_bounded_memory() {
     let feed = Feed::start(Bounds {
         stall: Duration::from_secs(3),
         ..Bounds::default()
@@ -121,7 +121,7 @@ fn what_waits_for_a_deaf_subscriber_is_bounded_and_no_one_elses_loss() {
 }
 
 #[test]
-fn who_leaves_all_to_the_systems_buffers_is_counted_as_stalled() {
+fn a_subscriber_that_never_reads_counts_as_stalled() {
     let feed = Feed::start(Bounds {
         stall: Duration::from_secs(1),
         ..Bounds::default()
@@ -206,7 +206,7 @@ fn one_address_takes_at_most_half_of_all_topics() {
 }
 
 #[test]
-fn who_trickles_keeps_its_connection_and_misses_frames() {
+fn a_slow_reader_keeps_its_connection_and_misses_frames() {
     let feed = Feed::start(Bounds {
         stall: Duration::from_millis(500),
         ..Bounds::default()
@@ -240,7 +240,7 @@ fn who_trickles_keeps_its_connection_and_misses_frames() {
 }
 
 #[test]
-fn of_all_that_waits_the_largest_backlog_goes_first() {
+fn the_largest_backlog_is_dropped_first() {
     let feed = Feed::start(Bounds {
         queued_bytes: 4 << 20,
         ..Bounds::default()

@@ -38,7 +38,7 @@ fn the_oldest_silent_connection_of_an_address_makes_room() {
 }
 
 #[test]
-fn five_hundred_that_come_at_once_from_one_address_are_all_let_in() {
+fn five_hundred_connections_of_one_address_are_accepted() {
     let mut attacked = Attacked::start("");
     let ports = [
         (attacked.serving.agents.clone(), SocketType::Dealer),
@@ -70,7 +70,7 @@ fn five_hundred_that_come_at_once_from_one_address_are_all_let_in() {
 }
 
 #[test]
-fn who_does_not_become_ready_in_time_is_ended() {
+fn a_peer_that_is_not_ready_in_time_is_closed() {
     let mut attacked = Attacked::start("[listen]\nhandshake_timeout = \"300ms\"");
     let mut silent = silent(&attacked.serving.agents, 8);
     // A byte of the greeting now and then is not a handshake either.
@@ -91,7 +91,7 @@ fn who_does_not_become_ready_in_time_is_ended() {
 }
 
 #[test]
-fn who_answers_no_ping_is_ended() {
+fn a_peer_that_answers_no_ping_is_closed() {
     let mut attacked =
         Attacked::start("[listen]\nping_after = \"100ms\"\nsilence_timeout = \"500ms\"");
     let mut dealer = Peer::ready(&attacked.serving.agents, SocketType::Dealer);

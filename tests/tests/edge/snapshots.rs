@@ -28,7 +28,7 @@ fn with_denials(config: &str) -> Attacked {
 }
 
 #[test]
-fn who_asks_and_does_not_read_costs_a_part_and_is_ended() {
+fn a_peer_that_asks_and_does_not_read_is_closed() {
     let mut attacked = with_denials("[listen]\nstall_timeout = \"2s\"");
     let before = attacked.resident();
     let mut deaf = Peer::ready(&attacked.serving.agents, SocketType::Dealer);

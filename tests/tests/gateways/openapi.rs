@@ -44,7 +44,7 @@ pub fn trial(is_required: bool) -> Trial {
     let name = "openapi_describes_what_is_answered";
     Trial::ignorable_test(name, move || match (is_there(), is_required) {
         (true, _) => {
-            answers_are_as_described();
+            answers_match_the_openapi_document();
             Ok(Completion::Completed)
         }
         (false, true) => Err("TOLLGATE_PROGRAMS=required, and schemathesis: not found".into()),
@@ -52,7 +52,7 @@ pub fn trial(is_required: bool) -> Trial {
     })
 }
 
-fn answers_are_as_described() {
+fn answers_match_the_openapi_document() {
     let dir = std::env::temp_dir().join(format!("tollgate-openapi-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a directory");
     let aggregator = Serving::start(&dir, LIMITS, 2);

@@ -107,7 +107,7 @@ fn the_readme_shows_the_two_commands() {
 }
 
 #[test]
-fn the_readme_is_read_in_minutes() {
+fn the_readme_is_short() {
     const LINES_MAX: usize = 120;
     let readme = fs::read_to_string(root().join("README.md")).expect("the readme");
     let lines = readme.lines().count();

@@ -26,7 +26,7 @@ fn every_planted_bug_fits_the_sources() {
 }
 
 #[test]
-fn what_is_shipped_has_no_bugs_to_turn_on() {
+fn shipped_crates_have_no_planted_bugs() {
     let mut files = Vec::new();
     for room in SHIPPED {
         sources(&root().join(room), &mut files);

@@ -164,7 +164,7 @@ fn type_name(line: &str) -> Option<&str> {
 }
 
 #[test]
-fn no_name_is_defined_thrice() {
+fn no_type_name_is_defined_three_times() {
     let mut definitions: BTreeMap<String, usize> = BTreeMap::new();
     for source in Source::all() {
         let is_shipped = source.path.contains("/src/")

@@ -43,7 +43,7 @@ fn phrases(text: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn comments_say_who_does_what() {
+fn comments_name_the_process_that_acts() {
     let all = Source::all();
     assert!(500 < all.len(), "{} sources", all.len());
     let found: Vec<(&str, Vec<&str>)> = all

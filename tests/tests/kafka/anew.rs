@@ -39,7 +39,7 @@ pub fn a_deleted_topic_is_named_and_a_recreated_one_ruled(kafka: &LocalKafka) {
     });
 }
 
-pub fn a_document_longer_than_a_topic_takes_is_refused_with_both_lengths(kafka: &LocalKafka) {
+pub fn a_document_above_a_topics_bound_is_refused_with_both_lengths(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("long"));
     let write = |name: &str, text: &str| {
         std::fs::write(dir.path().join(name), text).expect("written");

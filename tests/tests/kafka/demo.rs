@@ -20,7 +20,7 @@ const KILLED_AFTER: Duration = Duration::from_secs(4);
 const AWAY: Duration = Duration::from_secs(2);
 
 /// The drill of the runbook in small: one aggregator of two groups is killed and restarted.
-pub fn agents_attached_to_two_groups_do_not_notice_a_kill(kafka: &LocalKafka) {
+pub fn agents_of_two_groups_are_unaffected_by_a_kill(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("attached"));
     let start = |group| pairs::start(dir.path(), kafka, &prefix, (group, "agg"));
     let (killed, other) = (start("a"), start("b"));
@@ -114,7 +114,7 @@ pub fn the_demonstration_runs_on_a_real_kafka(kafka: &LocalKafka) {
         "{report}"
     );
     assert!(copies("copies_back_ms").is_some(), "{report}");
-    what_was_announced_is_what_the_log_says(kafka.bootstrap(), &report);
+    announced_denials_equal_those_of_the_log(kafka.bootstrap(), &report);
     its_traffic_is_played_under_its_limits(kafka.bootstrap(), &report);
 }
 
@@ -152,7 +152,7 @@ fn its_traffic_is_played_under_its_limits(bootstrap: &str, demo: &Value) {
 }
 
 /// Audits the topics of the demonstration, with a kill in them, and with the model for all pairs.
-fn what_was_announced_is_what_the_log_says(bootstrap: &str, demo: &Value) {
+fn announced_denials_equal_those_of_the_log(bootstrap: &str, demo: &Value) {
     let prefix = demo["topic_prefix"].as_str().expect("a prefix");
     let log = ["--kafka", bootstrap, "--topic-prefix", prefix];
     let audit = tollgate()

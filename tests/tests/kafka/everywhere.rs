@@ -35,7 +35,7 @@ fn listed(of: &Aggregator, args: &[&str]) -> Option<Vec<String>> {
     (code == Some(0)).then_some(domains)
 }
 
-pub fn any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach(kafka: &LocalKafka) {
+pub fn any_aggregator_answers_for_the_fleet_and_names_silent_ones(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("everywhere"));
     let start = |name| Aggregator::start(dir.path(), kafka, &prefix, name, false);
     let (one, two) = (start("agg-1"), start("agg-2"));

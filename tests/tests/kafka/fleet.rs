@@ -317,7 +317,7 @@ pub fn partitions_move_when_an_aggregator_comes_and_when_it_goes(kafka: &LocalKa
 }
 
 /// A member asks for a session of 2 s. By default brokers accept none below 6 s.
-pub fn an_aggregator_whose_brokers_allow_no_short_session_takes_a_longer_one(_: &LocalKafka) {
+pub fn an_aggregator_falls_back_to_a_longer_session(_: &LocalKafka) {
     let usual = LocalKafka::start_with("group.min.session.timeout.ms=6000");
     let kafka = usual.expect("another one starts");
     let (dir, prefix) = (directory(), kafka.fresh_name("session"));

@@ -45,7 +45,7 @@ pub fn await_refused(rate: &Rate, round: &str, partitions: &BTreeSet<u32>) -> Du
     begun.elapsed()
 }
 
-pub fn an_agent_that_knows_one_aggregator_finds_all_and_follows_them(kafka: &LocalKafka) {
+pub fn an_agent_finds_all_aggregators_by_one(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("followed"));
     let start = |name| Aggregator::start(dir.path(), kafka, &prefix, name, false);
     let (first, second) = (start("agg-1"), start("agg-2"));
@@ -75,7 +75,7 @@ pub fn an_agent_that_knows_one_aggregator_finds_all_and_follows_them(kafka: &Loc
     assert_eq!(agent.stats().hits_dropped(), 0);
 }
 
-pub fn an_agent_that_knows_kafka_alone_finds_all(kafka: &LocalKafka) {
+pub fn an_agent_finds_all_aggregators_by_kafka(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("found"));
     let agent = Agent::builder()
         .kafka(kafka.bootstrap())

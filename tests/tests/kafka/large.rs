@@ -86,7 +86,7 @@ pub fn limits_of_many_domains_are_rows_beside_every_document(kafka: &LocalKafka)
     });
 }
 
-pub fn a_document_that_is_too_long_is_refused_by_what_to_do_instead(kafka: &LocalKafka) {
+pub fn a_document_that_is_too_long_is_refused_with_advice(kafka: &LocalKafka) {
     let prefix = kafka.fresh_name("long");
     let dir = directory();
     let long = dir.path().join("long.toml");

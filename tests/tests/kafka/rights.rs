@@ -27,7 +27,7 @@ fn allow(kafka: &LocalKafka, resource: (i8, &str), operation: i8) {
     acls::take(kafka.bootstrap(), &[forbidden]);
 }
 
-pub fn a_right_that_is_missing_is_named_with_its_topic_and_operation(kafka: &LocalKafka) {
+pub fn a_missing_right_is_named_with_its_topic_and_operation(kafka: &LocalKafka) {
     for (word, operation, name) in [
         ("state", DESCRIBE_CONFIGS, "DescribeConfigs"),
         ("members", DESCRIBE, "Describe"),
@@ -44,11 +44,11 @@ pub fn a_right_that_is_missing_is_named_with_its_topic_and_operation(kafka: &Loc
         assert_eq!(code, Some(77), "{said}");
         assert!(said.contains(&format!("`{topic}`: {name}: ")), "{said}");
     }
-    an_aggregator_names_what_it_may_not_and_goes_on_when_it_may(kafka);
+    an_aggregator_names_a_missing_right_and_resumes_with_it(kafka);
     a_group_that_may_not_be_joined_is_named(kafka);
 }
 
-fn an_aggregator_names_what_it_may_not_and_goes_on_when_it_may(kafka: &LocalKafka) {
+fn an_aggregator_names_a_missing_right_and_resumes_with_it(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("rights"));
     // A missing right to keep dead letters is no reason to stop.
     let (code, said) = command(kafka, &prefix, &["topics", "create"]);

@@ -214,7 +214,7 @@ fn together(tasks: Vec<Box<dyn FnOnce() + Send + '_>>) {
 
 pub fn each_role_needs_exactly_the_documented_rights(_: &LocalKafka) {
     let stage = Stage::shared();
-    topics_are_made_by_who_may(stage);
+    topics_are_created_with_the_right_to_create(stage);
     let mut given: Vec<Acl> = Vec::new();
     for (role, name) in ROLES {
         let rights = rights_of(role);
@@ -236,20 +236,20 @@ pub fn each_role_needs_exactly_the_documented_rights(_: &LocalKafka) {
     until("the broker knows", || {
         stage.run("operator", &["topics", "check"]).0 == Some(0)
     });
-    commands_name_what_they_may_not(stage);
+    commands_name_the_missing_right(stage);
     let full = stage.aggregator("aggregator");
     await_whole(&[&full]);
     let address = full.agents.to_string();
     std::thread::scope(|scope| {
         scope.spawn(move || agents_hit_by_their_rights(stage, &address));
-        aggregators_that_start_say_what_they_may_not(stage);
+        aggregators_that_start_name_the_missing_right(stage);
     });
-    aggregators_go_on_when_they_may(stage);
+    aggregators_go_on_when_granted_the_right(stage);
     full.stop();
 }
 
 /// (b) of the table.
-fn topics_are_made_by_who_may(stage: &Stage) {
+fn topics_are_created_with_the_right_to_create(stage: &Stage) {
     let needed = [CREATE, DESCRIBE, DESCRIBE_CONFIGS];
     for (user, lacked) in MAKERS {
         let rights = needed.into_iter().filter(|right| Some(*right) != lacked);
@@ -268,7 +268,7 @@ fn topics_are_made_by_who_may(stage: &Stage) {
     }
 }
 
-fn commands_name_what_they_may_not(stage: &Stage) {
+fn commands_name_the_missing_right(stage: &Stage) {
     let push = ["limits", "push", "limits.toml", "--reason", "a trial"];
     for (user, args) in [
         ("operator", &push[..]),
@@ -317,7 +317,7 @@ fn agents_hit_by_their_rights(stage: &Stage, aggregator: &str) {
 }
 
 /// The checks when an aggregator starts.
-fn aggregators_that_start_say_what_they_may_not(stage: &Stage) {
+fn aggregators_that_start_name_the_missing_right(stage: &Stage) {
     let at_start = rights_of("aggregator").into_iter().filter(|right| {
         // Without the right to write denials the topic is invisible. The topic of dead letters is optional.
         *right == ("Write", "denials") || (right.0 == "DescribeConfigs" && right.1 != "aside")
@@ -337,7 +337,7 @@ fn aggregators_that_start_say_what_they_may_not(stage: &Stage) {
 }
 
 /// Aggregators that lack a right from the beginning: each names it, and works fully once it is granted.
-fn aggregators_go_on_when_they_may(stage: &Stage) {
+fn aggregators_go_on_when_granted_the_right(stage: &Stage) {
     let mut tasks: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
     for right in [
         ("Read", "hits"),

@@ -102,7 +102,7 @@ fn put(kafka: &LocalKafka, topic: &str, key: &[u8], value: Option<&[u8]>) {
     producer.flush(WITHIN).expect("appended");
 }
 
-pub fn snapshots_are_read_whole_or_passed_over(kafka: &LocalKafka) {
+pub fn snapshots_are_read_whole_or_skipped(kafka: &LocalKafka) {
     let config = KafkaConfig {
         topic_prefix: kafka.fresh_name("state"),
         partitions: 2,
@@ -186,7 +186,7 @@ fn hour() -> u64 {
     since.as_secs() / 3_600
 }
 
-pub fn the_first_snapshot_of_an_hour_stays_while_that_is_asked_for(kafka: &LocalKafka) {
+pub fn hourly_snapshots_stay_where_configured(kafka: &LocalKafka) {
     // If an hour ends meanwhile, another snapshot stays too: repeat then.
     while !stays_while_that_is_asked_for(kafka) {}
 }

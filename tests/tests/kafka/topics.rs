@@ -20,7 +20,7 @@ fn topics(kafka: &LocalKafka, prefix: &str, more: &[&str]) -> (Option<i32>, Stri
     (output.status.code(), text)
 }
 
-pub fn the_command_makes_topics_and_says_what_differs(kafka: &LocalKafka) {
+pub fn the_command_creates_topics_and_reports_differences(kafka: &LocalKafka) {
     let prefix = kafka.fresh_name("topics");
     let (code, text) = topics(kafka, &prefix, &["check"]);
     assert_eq!(code, Some(78), "{text}");

@@ -83,7 +83,7 @@ fn null_pointers_are_errors() {
 
 #[test]
 #[cfg_attr(miri, ignore = "opens sockets")]
-fn a_text_that_is_not_utf8_and_a_length_that_none_has_are_errors() {
+fn text_that_is_not_utf8_and_an_impossible_length_are_errors() {
     let agent = open();
     let rate = rate(agent);
     let mut answer = dirty();
@@ -123,7 +123,7 @@ fn freed_and_foreign_handles_are_errors() {
 
 #[test]
 #[cfg_attr(miri, ignore = "opens sockets")]
-fn a_blind_agent_lets_through_and_says_so() {
+fn a_blind_agent_lets_calls_through_and_reports_it() {
     let agent = open();
     let rate = rate(agent);
     let mut answer = dirty();
@@ -144,7 +144,7 @@ fn a_blind_agent_lets_through_and_says_so() {
 
 #[test]
 #[cfg_attr(miri, ignore = "opens sockets")]
-fn estimates_are_settled_once_and_holds_given_back_once() {
+fn estimates_are_settled_once_and_holds_released_once() {
     let agent = open();
     let rate = rate(agent);
     let (mut estimate, mut copies, mut hold) = (0, 0, 0);
@@ -194,7 +194,7 @@ fn a_panic_is_a_code() {
 }
 
 #[test]
-fn texts_are_read_as_they_are_given() {
+fn texts_are_read_as_passed() {
     // SAFETY: three bytes of a text that stays.
     let text = unsafe { memory::text("domain", c"acme".as_ptr(), 3) };
     assert_eq!(text.unwrap(), "acm");

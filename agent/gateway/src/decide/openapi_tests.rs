@@ -54,7 +54,7 @@ fn are_read_as_described(questions: &[(Value, bool)]) {
 }
 
 #[test]
-fn questions_are_as_described() {
+fn requests_match_the_openapi_document() {
     assert_eq!(described("Question"), fields_of::<AskedHits>());
     assert_eq!(described("Hit"), fields_of::<AskedHit>());
     assert_eq!(described("Hold"), fields_of::<AskedHold>());
@@ -103,7 +103,7 @@ fn questions_are_as_described() {
 }
 
 #[test]
-fn what_is_no_question_is_not_described() {
+fn invalid_requests_do_not_match_the_openapi_document() {
     are_read_as_described(&[
         (json!({"hits": [named(json!({"copies": 1.5}))]}), false),
         (json!({"hits": [named(json!({"copies": -1}))]}), false),
@@ -151,7 +151,7 @@ fn a_whole_number_may_be_written_as_a_float() {
 }
 
 #[test]
-fn answers_are_as_described() {
+fn answers_match_the_openapi_document() {
     let text = || Some("1-1".to_owned());
     let decision = Decision {
         allowed: false,

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_the_limits_go_first() {
+    fn rules_in_limits_take_precedence() {
         let kit = TestAgent::new();
         let rule = |keys: &[&str], records| {
             DescriptorRule::parse(keys, "edge", "{resource}", records).expect("a rule")

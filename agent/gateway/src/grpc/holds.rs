@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_gives_back_the_oldest_of_its_own_connection_first() {
+    fn a_report_releases_the_oldest_hold_of_its_connection() {
         let kit = TestAgent::new();
         let sandbox = kit.agent().copies("sandbox");
         let (holds, now) = (EnvoyHolds::default(), Instant::now());
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_of_a_refused_request_gives_nothing_back() {
+    fn the_report_of_a_refused_request_releases_nothing() {
         let kit = TestAgent::new();
         let sandbox = kit.agent().copies("sandbox");
         let (holds, now) = (EnvoyHolds::default(), Instant::now());
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_kept_are_short() {
+    fn kept_names_are_short() {
         let long = "x".repeat(100_000);
         let held_for = HeldFor::new(&long, &long, &long);
         let names = [&held_for.resource, &held_for.domain, &held_for.request];
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_connection_asked_for_ends_with_it() {
+    fn state_of_a_connection_ends_with_it() {
         let kit = TestAgent::new();
         let sandbox = kit.agent().copies("sandbox");
         let holds = EnvoyHolds::default();

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_any_bytes_are_read_and_all_else_as_it_is() {
+    fn texts_may_be_any_bytes_and_other_fields_are_kept() {
         let long = "x".repeat(300);
         for (value, expected) in [
             (&b"\xff\xfe"[..], "\u{FFFD}\u{FFFD}"),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_none_whatever_its_texts_are() {
+    fn invalid_messages_are_refused_whatever_their_texts() {
         let right = request(b"\xff");
         for cut in 1..right.len() {
             // If the cut is at the end of a field, the rest is a valid message.

@@ -122,7 +122,7 @@ async fn a_web_server_learns_whether_to_refuse_and_with_what() {
 }
 
 #[tokio::test]
-async fn older_headers_are_told_where_that_is_configured() {
+async fn older_headers_are_sent_where_configured() {
     let path = "/v1/authorize/api.search";
     for (legacy_headers, told) in [(false, false), (true, true)] {
         let running = Running::start_with(Settings {
@@ -149,7 +149,7 @@ async fn older_headers_are_told_where_that_is_configured() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_decided_is_let_through_and_says_why() {
+async fn undecidable_calls_are_let_through_with_a_reason() {
     let running = Running::start().await;
     running
         .kit
@@ -195,7 +195,7 @@ async fn what_cannot_be_decided_is_let_through_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_service_is_answered_in_json_and_told_what_was_expected() {
+async fn a_service_gets_json_and_faults_name_what_was_expected() {
     let running = Running::start().await;
     running
         .kit
@@ -410,7 +410,7 @@ async fn pages_in_a_browser_are_not_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_begun_and_not_ended_is_over_in_seconds() {
+async fn unfinished_requests_end_within_seconds() {
     let running = Running::start().await;
     let whole = "POST /v1/decide HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{";
     for (begun, expected) in [(whole, "HTTP/1.1 408 "), ("POST /v1/dec", "")] {

@@ -29,7 +29,7 @@ async fn waiting(kit: &TestAgent) -> u64 {
 }
 
 #[tokio::test]
-async fn strict_copies_are_had_once_an_aggregator_has_granted_them() {
+async fn strict_copies_are_used_once_an_aggregator_grants_them() {
     let running = Running::start().await;
     let kit = &running.kit;
     kit.strict("licences");
@@ -106,7 +106,7 @@ async fn strict_copies_are_let_through_together_with_others() {
 }
 
 #[tokio::test]
-async fn who_leaves_while_copies_are_waited_for_has_none() {
+async fn a_client_that_leaves_while_it_waits_gets_no_copies() {
     let running = Running::start().await;
     let kit = &running.kit;
     kit.strict("licences");

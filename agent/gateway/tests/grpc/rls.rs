@@ -68,7 +68,7 @@ async fn a_refusal_has_all_that_a_client_needs() {
 }
 
 #[tokio::test]
-async fn older_headers_are_told_where_that_is_configured() {
+async fn older_headers_are_sent_where_configured() {
     let running = Running::start_with(Settings {
         legacy_headers: true,
         ..Settings::default()
@@ -301,7 +301,7 @@ async fn a_descriptor_may_have_the_same_key_twice() {
 }
 
 #[tokio::test]
-async fn what_a_connection_holds_ends_with_it() {
+async fn copies_of_a_connection_are_released_when_it_ends() {
     let running = Running::start().await;
     running.kit.copies_limit("sandbox", 5);
     let taken = [named("sandbox", "acme", Some(3))];
@@ -322,7 +322,7 @@ async fn what_a_connection_holds_ends_with_it() {
 }
 
 #[tokio::test]
-async fn rules_of_the_limits_say_what_a_descriptor_is() {
+async fn rules_in_limits_map_descriptors() {
     let running = Running::start().await;
     let rule = DescriptorRule::parse(
         &["path=/api/*", "remote_address"],
@@ -357,7 +357,7 @@ async fn rules_of_the_limits_say_what_a_descriptor_is() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_decided_is_let_through() {
+async fn undecidable_requests_are_let_through() {
     let running = Running::start().await;
     running.kit.strict("exports");
     running.kit.ignored("shown");
@@ -426,7 +426,7 @@ async fn an_invalid_request_ends_no_other_connection() {
 }
 
 #[tokio::test]
-async fn bytes_of_a_client_in_a_text_open_no_limit() {
+async fn client_bytes_in_a_text_bypass_no_limit() {
     let running = Running::start().await;
     running
         .kit

@@ -45,7 +45,7 @@ fn opened(behind: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_message_comes_whole_however_it_is_cut() {
+async fn a_message_is_read_whole_from_any_pieces() {
     let bytes = opened(&message(&[b"", b"welcome"]));
     let pieces = bytes.chunks(3).map(<[u8]>::to_vec).collect();
     let parts = met(pieces).await.unwrap();

@@ -152,7 +152,7 @@ impl MessageBody for Parts {
 }
 
 #[tokio::test]
-async fn actix_holds_copies_as_long_as_anybody_uses_them() {
+async fn actix_holds_copies_while_the_request_uses_them() {
     let kit = TestAgent::new();
     let copies = kit.agent().copies("api.exports");
     let (sender, kept) = mpsc::channel::<HeldCopies>();

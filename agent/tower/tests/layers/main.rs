@@ -262,7 +262,7 @@ async fn copies_are_held_to_the_end_of_the_body() {
 }
 
 #[tokio::test]
-async fn no_more_copies_are_held_at_a_time_than_there_are() {
+async fn concurrent_requests_hold_no_more_copies_than_the_limit() {
     let kit = TestAgent::new();
     kit.copies_limit("api.exports", 1);
     let copies = kit.agent().copies("api.exports");
@@ -287,7 +287,7 @@ async fn no_more_copies_are_held_at_a_time_than_there_are() {
 }
 
 #[tokio::test]
-async fn who_outlives_the_response_keeps_the_copies() {
+async fn a_task_that_outlives_the_response_keeps_its_copies() {
     let kit = TestAgent::new();
     let copies = kit.agent().copies("api.tunnels");
     let layer = HoldLayer::new(copies.clone(), key::header("x-tenant"));
@@ -312,7 +312,7 @@ async fn who_outlives_the_response_keeps_the_copies() {
 }
 
 #[tokio::test]
-async fn both_layers_stand_before_routes_of_axum() {
+async fn both_layers_work_with_routes_of_axum() {
     let kit = TestAgent::new();
     kit.deny("api.search", "denied", Duration::from_secs(5));
     let copies = kit.agent().copies("api.exports");

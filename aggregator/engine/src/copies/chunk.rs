@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neither_side_sees_what_the_other_changes() {
+    fn shared_chunks_do_not_see_each_others_changes() {
         let mut chunk = Chunk::with_room(8);
         chunk.all_mut().extend([1, 2, 3]);
         let mut frozen = chunk.share();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_shares_any_more_is_taken_back_without_a_copy() {
+    fn a_chunk_that_is_no_longer_shared_is_not_copied() {
         let mut chunk = Chunk::with_room(8);
         chunk.all_mut().push(1);
         let at = chunk.all().as_ptr();

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_without_end_need_no_more_room() {
+    fn endless_versions_take_bounded_memory() {
         let mut groups = Groups::new();
         for n in 0..1_000 {
             groups.new_limits(&limits(&[&format!("g{n}"), &format!("h{n}")]));

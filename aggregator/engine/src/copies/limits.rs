@@ -204,7 +204,7 @@ mod tests {
     use tollgate_limits::Limits;
 
     #[test]
-    fn a_document_says_the_same_as_the_builder() {
+    fn a_document_equals_limits_of_the_builder() {
         let text = "version = 1\nrules = 2\n[copies.sandbox]\nlimit = 10\nglobal = 40\n\
                     max_age = \"1h\"\ndomains = { acme = 50, tiny = 1 }\n\
                     groups.probation = { limit = 4, members = [\"new-1\", \"tiny\"] }\n";

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gone_are_kept_for_a_return_and_then_forgotten() {
+    fn gone_agents_are_kept_for_a_while_and_then_forgotten() {
         let mut silence = Silence::new();
         silence.beat(&"a");
         silence.beat(&"b");
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_one_buries_the_same() {
+    fn a_restored_list_declares_the_same_agents_gone() {
         let mut silence = Silence::new();
         for (n, agent) in ["a", "b", "c", "d"].into_iter().enumerate() {
             silence.beat(&agent);

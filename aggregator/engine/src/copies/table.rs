@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_is_found_until_it_is_taken_out() {
+    fn an_entry_is_found_until_it_is_removed() {
         let mut table = Table::new();
         let mut slots = BTreeMap::new();
         let find = |table: &Table<Entry>, key: u32| {

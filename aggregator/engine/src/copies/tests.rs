@@ -146,7 +146,7 @@ fn a_domain_whose_limit_is_zero_is_denied_and_never_lifted() {
 }
 
 #[test]
-fn copies_on_their_way_between_agents_open_and_close_nothing() {
+fn copies_in_transfer_neither_deny_nor_lift() {
     // Full, and below the limit by less than what is transferred: in both cases no count has
     // changed.
     for limit in [3, 4] {
@@ -225,7 +225,7 @@ fn a_returning_agents_holds_count_in_their_first_groups() {
 }
 
 #[test]
-fn what_returns_counts_even_where_others_have_taken_its_place() {
+fn returning_holds_count_even_above_the_limit() {
     let mut played = under(CopyLimits::builder(3));
     played.hold("A", 1, "a", 2);
     played.gone("A");
@@ -357,7 +357,7 @@ fn a_heartbeat_does_not_change_an_awaited_reserve() {
 }
 
 #[test]
-fn an_epoch_that_is_over_holds_nothing_and_does_nothing_more() {
+fn an_ended_epoch_holds_nothing_and_its_records_are_void() {
     let mut played = under(CopyLimits::builder(4));
     played.hold("A", 1, "a", 3);
     let id = played.id("A", 1);
@@ -440,7 +440,7 @@ fn version_numbers_may_wrap_around_for_a_domain() {
 }
 
 #[test]
-fn names_never_open_the_door() {
+fn copies_of_empty_and_long_domains_are_limited() {
     let mut played = under(CopyLimits::builder(2));
     let long = "é".repeat(200);
     played.hold("A", 1, &long, 2);
@@ -462,7 +462,7 @@ fn counts_beyond_thirty_two_bits_are_counted() {
 }
 
 #[test]
-fn bytes_that_are_no_snapshot_are_refused_whatever_they_are() {
+fn bytes_that_are_not_a_snapshot_are_refused() {
     let mut played = under(CopyLimits::builder(9).group("red", 4, ["a"]));
     played.hold("A", 1, "a", 3);
     played.hold("B", 1, "b", 3);

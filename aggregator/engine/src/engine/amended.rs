@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overridden_leaves_nothing_behind() {
+    fn an_overridden_amendment_leaves_no_state() {
         let mut amended = Amended::default();
         let pair = Identity(1);
         for until in 1_000..2_000 {

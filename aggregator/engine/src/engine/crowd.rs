@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_that_has_most_gives_up_its_longest_silent_epoch() {
+    fn the_name_with_most_epochs_loses_its_longest_silent_one() {
         let (good, bad) = (Identity(100), Identity(200));
         let mut crowd = Crowd::default();
         assert_eq!(crowd.to_give_up(), None);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_given_up_epochs_are_known_as_are_remembered() {
+    fn given_up_epochs_are_remembered_up_to_a_bound() {
         let mut given_up = GivenUp::default();
         for who in 1..=3 {
             given_up.put(Identity(who), seen(who as u64, who).0, 2);

@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_tick_of_ten_seconds_of_log_time_is_the_one() {
+    fn a_digest_is_due_at_the_first_tick_of_each_ten_seconds() {
         let at = |seconds: u64| Some(Timestamp::ZERO.saturating_add(Span::from_secs(seconds)));
         assert!(is_digest_due(None, at(3)));
         assert!(is_digest_due(at(9), at(10)) && is_digest_due(at(11), at(47)));

@@ -323,7 +323,7 @@ mod tests {
     const FRESH: Freshness = Freshness::Fresh { move_us: 0 };
 
     #[test]
-    fn a_hundred_and_twenty_eight_below_the_highest_are_told_apart() {
+    fn sequences_up_to_128_below_the_highest_are_distinguished() {
         let mut epochs = Epochs::default();
         assert_eq!(send(&mut epochs, 200, 0, None), FRESH);
         assert_eq!(send(&mut epochs, 200, 0, None), Freshness::Duplicate);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_ahead_and_is_right_moves_nothing() {
+    fn a_corrected_clock_moves_no_stamps() {
         let mut epochs = Epochs::default();
         let mut moved = |sequence, behind_ms| {
             let sent = send(&mut epochs, sequence, behind_ms, Some(at(60)));

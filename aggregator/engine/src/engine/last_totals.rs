@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_is_of_the_last_totals_and_not_of_those_before() {
+    fn the_digest_covers_only_the_last_totals() {
         let identities = Identities::new(LogId::default());
         let (mut one, mut other) = (LastTotals::default(), LastTotals::default());
         assert_eq!(one.total(&identities, "r", 1), None);

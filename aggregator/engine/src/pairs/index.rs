@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_is_found_and_nothing_else() {
+    fn only_entries_that_were_inserted_are_found() {
         let mut index = Index::new();
         let of = |handle: Handle| identity(handle.0);
         let is = |n: u32| move |handle: Handle| handle.0 == n;
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn after_everything_has_left_no_trace_is_left() {
+    fn an_emptied_index_has_no_trace_of_its_entries() {
         let mut index = Index::new();
         for n in 0..600 {
             index.insert(identity(n), Handle(n), |handle| identity(handle.0));

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_go_back_over_midnight_bring_no_day_back() {
+    fn a_clock_set_back_over_midnight_repeats_no_day() {
         // At local 00:30 of day 1 clocks are set back to 23:30 of day 0.
         let back = Zone::new("back", &[(at(0), 0), (at(86_400 + 1_800), -3_600)]).expect("a zone");
         let day = |now| period(Calendar::Day, &back, at(now));

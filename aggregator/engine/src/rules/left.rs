@@ -173,7 +173,7 @@ mod tests {
     use crate::rules::request::{Request, request};
 
     #[test]
-    fn so_many_are_left_and_no_more() {
+    fn exactly_the_reported_remainder_is_granted() {
         let at = Timestamp::from_micros;
         let limits = [
             (
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_near_until_more_than_that_is_left() {
+    fn a_pair_is_near_until_its_remainder_exceeds_the_bound() {
         let at = Timestamp::from_micros;
         // 20 % of 10 are 2, so a pair of which 8 are used is near; at the instant `until` 3 are left.
         let limits = [

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn no_hits_a_second_is_never() {
+    fn a_hard_limit_of_zero_never_opens() {
         let class = class("hard 0 | 5/1s");
         let state = State::of(&class);
         assert_eq!(open_again(&class, &state, at(0)), Until::Never);

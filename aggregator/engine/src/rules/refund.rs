@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_came_to_stays_counted_where_less_counted() {
+    fn a_settlement_keeps_the_actual_cost_counted() {
         let class = class("window 9/10s");
         let mut state = State::of(&class);
         let six = Request { copies: 6, min: 0 };

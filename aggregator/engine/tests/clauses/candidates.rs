@@ -294,7 +294,7 @@ proptest! {
 }
 
 #[test]
-fn who_would_newly_be_refused_and_who_no_longer() {
+fn a_candidate_counts_new_and_avoided_refusals() {
     let mut play = Play::of(
         "[rate.a]\nrate = \"9/s\"\n[rate.a.candidate]\nrate = \"2/s\"\n[rate.b]\nrate = \"2/s\"\n[rate.b.candidate]\nrate = \"3/s\"\n",
     );

@@ -126,7 +126,7 @@ fn only_pairs_of_the_partition_are_ruled() {
 }
 
 #[test]
-fn at_the_cap_a_new_pair_is_only_counted_and_no_live_one_leaves() {
+fn at_the_cap_a_new_pair_is_only_counted_and_none_evicted() {
     let capped = format!("[engine]\npairs_per_partition_max = 2\n{TWO}");
     let mut play = Play::of(&capped);
     play.hits("api.search", &["a", "b", "c", "a"]);
@@ -143,7 +143,7 @@ fn at_the_cap_a_new_pair_is_only_counted_and_no_live_one_leaves() {
 }
 
 #[test]
-fn at_the_cap_pairs_that_remember_nothing_leave_first() {
+fn at_the_cap_pairs_that_remember_nothing_go_first() {
     let capped = "[engine]\npairs_per_partition_max = 2\n[rate.\"api.search\"]\nrate = \"2/s\"\n";
     let mut play = Play::of(capped);
     play.hits("api.search", &["a", "b", "c"]);
@@ -334,7 +334,7 @@ fn a_tick_counts_once_a_slot() {
 }
 
 #[test]
-fn an_unknown_kind_is_skipped_only_if_it_says_so() {
+fn an_unknown_kind_is_skipped_only_if_marked_skippable() {
     let mut play = Play::of(TWO);
     let mut writer = Writer::new();
     writer.begin(kind::SKIPPABLE | 9);
@@ -387,7 +387,7 @@ fn before_many_versions() -> (Play, impl Fn(u64, &str) -> String) {
 }
 
 #[test]
-fn versions_that_leave_a_pair_alone_are_not_slept_through() {
+fn versions_that_do_not_change_a_pair_keep_its_state() {
     let (mut play, document) = before_many_versions();
     for n in 0..300 {
         play.version(&document(5 + n % 2, "1h"));
@@ -398,7 +398,7 @@ fn versions_that_leave_a_pair_alone_are_not_slept_through() {
 }
 
 #[test]
-fn what_changed_a_pair_too_many_versions_ago_starts_anew() {
+fn a_pair_changed_more_than_254_versions_ago_starts_empty() {
     let second = "{ limit = 9, window = \"1h\", active = \"2h\" }";
     for (versions, hits_left) in [(254, 1), (255, 0)] {
         let (mut play, document) = before_many_versions();

@@ -147,7 +147,7 @@ fn a_ban_everywhere_denies_copies_of_later_resources_too() {
 }
 
 #[test]
-fn a_namespace_that_heeds_no_denial_heeds_no_ban() {
+fn a_namespace_that_ignores_denials_ignores_bans() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
     play.tick();

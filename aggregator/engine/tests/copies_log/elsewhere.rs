@@ -13,7 +13,7 @@ use tollgate_shared::holdings::TransferId;
 use tollgate_shared::wire::beat::{BeatHead, Part};
 
 #[test]
-fn what_is_not_limited_is_let_through_or_refused_and_never_kept() {
+fn copies_of_unlimited_resources_are_not_kept() {
     let reserve = Does::Reserve {
         domain: "acme",
         copies: 9,

@@ -83,7 +83,7 @@ fn a_lost_excess_verdict_is_repeated_while_it_is_held() {
 }
 
 #[test]
-fn what_was_seized_may_be_too_much_when_its_agent_comes_back() {
+fn seized_copies_may_be_excess_when_their_agent_returns() {
     let mut play = Play::of(SANDBOX);
     let (mut web, mut job) = (agent("web", 1), agent("job", 1));
     let (to, ttl) = (TransferId(3), Span::from_secs(60));

@@ -273,7 +273,7 @@ fn a_successor_ends_its_old_epoch_at_once_and_for_good() {
 }
 
 #[test]
-fn a_graceful_stop_gives_everything_back() {
+fn a_graceful_stop_releases_everything() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
     let stage = Does::Transfer {
@@ -325,7 +325,7 @@ fn a_list_or_a_heartbeat_heals_a_lost_release() {
 }
 
 #[test]
-fn a_list_of_some_numbers_says_nothing_about_others() {
+fn a_list_of_some_numbers_leaves_other_holds_unchanged() {
     let mut play = Play::of("[copies.sandbox]\nlimit = 100\n");
     let mut web = agent("web", 1);
     let ops: Vec<(u64, Does<'_>)> = (1..=6).map(|number| (number, hold("acme", 1))).collect();

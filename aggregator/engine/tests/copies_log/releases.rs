@@ -69,7 +69,7 @@ fn staged_copies_released_by_id_cannot_be_seized() {
 }
 
 #[test]
-fn what_is_not_staged_cannot_be_let_go_and_nothing_changes() {
+fn releasing_unstaged_copies_changes_nothing() {
     let mut play = staged();
     let elsewhere = Act::ReleaseTransfer {
         resource: "other".into(),
@@ -84,7 +84,7 @@ fn what_is_not_staged_cannot_be_let_go_and_nothing_changes() {
 }
 
 #[test]
-fn who_clears_a_domain_clears_what_is_staged_for_it_too() {
+fn clearing_a_domain_clears_its_staged_copies() {
     let mut play = staged();
     let act = all_of(Some("acme"), None);
     assert_eq!(play.engine.holds_meant(&act), 2);
@@ -97,7 +97,7 @@ fn who_clears_a_domain_clears_what_is_staged_for_it_too() {
 }
 
 #[test]
-fn who_clears_an_agent_leaves_what_is_staged_which_is_nobodys() {
+fn clearing_an_agent_leaves_staged_copies() {
     for domain in [Some("acme"), None] {
         let mut play = staged();
         let act = all_of(domain, Some("web"));
@@ -109,7 +109,7 @@ fn who_clears_an_agent_leaves_what_is_staged_which_is_nobodys() {
 }
 
 #[test]
-fn who_clears_a_resource_leaves_nothing() {
+fn clearing_a_resource_clears_every_hold() {
     let mut play = staged();
     assert_eq!(play.engine.holds_meant(&all_of(None, None)), 4);
     play.amend(all_of(None, None));

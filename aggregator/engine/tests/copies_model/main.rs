@@ -102,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_engine_does_what_the_model_does(first in limits(), ops in vec(op(), 1..80)) {
+    fn the_engine_agrees_with_the_model(first in limits(), ops in vec(op(), 1..80)) {
         let mut driver = Driver::under(first);
         for (step, op) in ops.iter().enumerate() {
             driver.step(op).map_err(|why| {

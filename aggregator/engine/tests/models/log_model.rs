@@ -196,7 +196,7 @@ proptest! {
     #![proptest_config(support::cases(1_500))]
 
     #[test]
-    fn a_log_is_ruled_as_the_model_rules_it(log in any_log()) {
+    fn the_engine_rules_a_log_as_the_model_does(log in any_log()) {
         let mut engine = Engine::new(0, 1);
         let mut slow = model::PartitionModel::new();
         let mut rulings = Rulings::new();
@@ -211,7 +211,7 @@ proptest! {
     }
 
     #[test]
-    fn an_engine_restored_anywhere_goes_on_as_if_nothing_had_been(
+    fn an_engine_restored_anywhere_rules_the_same(
         log in any_log(),
         cut in any::<prop::sample::Index>(),
         again in 0usize..5,

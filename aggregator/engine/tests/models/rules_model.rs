@@ -261,7 +261,7 @@ proptest! {
     #![proptest_config(support::cases(2_000))]
 
     #[test]
-    fn the_in_line_reading_is_the_models(
+    fn in_line_rulings_equal_the_models(
         (unit_us, limits) in any_unit().prop_flat_map(|unit| (Just(unit), any_resource(unit))),
         odd_us in 0u64..2,
         calls in prop::collection::vec(any_call(), 1..60),
@@ -270,7 +270,7 @@ proptest! {
     }
 
     #[test]
-    fn the_stream_reading_is_the_models(
+    fn stream_rulings_equal_the_models(
         (unit_us, limits, ops) in any_unit()
             .prop_flat_map(|unit| {
                 let limits = prop_oneof![1 => any_domain_limits(unit), 3 => any_constraints(unit)];

@@ -47,7 +47,7 @@ global = "5/s"
 }
 
 #[test]
-fn who_is_meant_has_to_be_clear() {
+fn ambiguous_or_unknown_subjects_are_refused() {
     refused(
         r#"
         [plans]

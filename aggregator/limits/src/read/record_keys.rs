@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn key_ids_keep_their_order_and_checksum_alone_is_the_default() {
+    fn key_ids_keep_their_order_and_default_to_checksum() {
         assert_eq!(read("[\"k2\", \"k1\"]").unwrap(), ["k2", "k1"]);
         assert_eq!(read("[\"checksum\", \"k1\"]").unwrap(), ["checksum", "k1"]);
         assert_eq!(read("[\"checksum\"]").unwrap(), Vec::<String>::new());
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_key_is_refused_by_its_place() {
+    fn an_invalid_key_id_is_refused_with_its_place() {
         for (keys, expected) in [
             ("[]", "record_keys = [...]: expected a list of 1 to 4 ids"),
             (

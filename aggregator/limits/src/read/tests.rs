@@ -91,7 +91,7 @@ fn parsed(text: &str) -> Limits {
 }
 
 #[test]
-fn a_whole_document_says_what_it_says() {
+fn a_whole_document_is_read() {
     let limits = parsed(WHOLE);
     assert_eq!(limits.engine().pairs_per_partition_max, 1_000_000);
     assert_eq!(limits.engine().agent_timeout, Span::from_secs(2));

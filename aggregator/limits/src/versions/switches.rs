@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_limits_is_allowed_or_not_by_a_switch_of_its_own() {
+    fn a_switch_decides_about_resources_without_limits() {
         let text = "version = 1\nrules = 2\n[namespace.api]\nallow_unconfigured = false\n";
         let document = Arc::new(Limits::parse(text).expect("it is good"));
         let mut switches = Switches::default();

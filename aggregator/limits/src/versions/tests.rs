@@ -45,7 +45,7 @@ fn a_version_is_the_offset_of_its_record_and_the_first_one_wins() {
 }
 
 #[test]
-fn what_is_no_readable_document_is_void() {
+fn an_unreadable_document_is_void() {
     let mut book = LimitsBook::default();
     assert_eq!(why(book.enter(0, &pushed(1, 0, ONE))), Void::Zero);
     let bad = "version = 1\nrats = 1\n";
@@ -159,7 +159,7 @@ fn an_amendment_is_a_version_over_the_document_that_it_expects() {
 }
 
 #[test]
-fn of_an_amendment_that_was_met_the_act_alone_is_kept() {
+fn of_an_applied_amendment_only_the_act_is_kept() {
     let mut book = LimitsBook::default();
     book.enter(2, &pushed(2, 0, ONE));
     read(&mut book, &amendment(3, 3, 2, reset())).unwrap();
@@ -174,7 +174,7 @@ fn of_an_amendment_that_was_met_the_act_alone_is_kept() {
 }
 
 #[test]
-fn a_switch_stays_over_later_documents_until_it_is_taken_back() {
+fn a_switch_outlasts_documents_until_revoked() {
     let mut book = LimitsBook::default();
     let ignored = |book: &LimitsBook| {
         let limits = &book.latest().unwrap().limits;
@@ -280,7 +280,7 @@ fn a_row_stands_beside_every_document_until_it_is_removed() {
 }
 
 #[test]
-fn what_a_plan_says_is_left_when_a_domains_own_is_taken_away() {
+fn removing_a_domains_row_restores_its_plan() {
     let document =
         "[plans]\ngold = [\"d\"]\n[rate.a]\nrate = \"1/s\"\n[rate.a.plans.gold]\nrate = \"7/s\"\n";
     let mut book = LimitsBook::default();

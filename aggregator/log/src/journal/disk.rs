@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_can_be_read_by_its_owner_alone() {
+    fn created_files_are_readable_by_their_user_only() {
         let dir = tempfile::tempdir().unwrap();
         let (outer, inner) = (dir.path().join("a"), dir.path().join("a/b"));
         OsDisk.create_dir(&inner).unwrap();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_shut_out_of_a_directory_that_was_open() {
+    fn an_open_directory_is_closed_to_other_users() {
         let dir = tempfile::tempdir().unwrap();
         let open = dir.path().join("open");
         fs::create_dir(&open).unwrap();

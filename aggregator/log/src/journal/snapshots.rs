@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_passed_over() {
+    fn a_truncated_snapshot_is_skipped() {
         let dir = tempfile::tempdir().unwrap();
         let snapshots = beside(&dir);
         save(&snapshots, 7);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn one_beyond_what_is_saved_goes_first() {
+    fn a_snapshot_beyond_the_saved_offset_is_removed_first() {
         let dir = tempfile::tempdir().unwrap();
         let snapshots = beside(&dir);
         for upto in [7, 100, 206] {

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn two_of_one_name_are_told_from_one_that_was_started_again() {
+    fn two_members_of_one_name_differ_from_a_restarted_one() {
         let mut book = Book::default();
         for (instance, ms) in [(1, 1_000), (2, 2_000), (2, 4_000), (3, 6_000)] {
             book.enter("a/agg", Some(member(instance)), ms);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_and_former_members_are_not_listed_nor_oneself() {
+    fn silent_former_and_own_members_are_not_listed() {
         let names = |book: &Book| -> Vec<String> {
             let others = book.others(9);
             others.iter().map(|(name, _)| name.to_string()).collect()

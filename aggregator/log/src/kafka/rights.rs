@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_not_be_written_is_named_until_it_may() {
+    fn a_missing_write_permission_is_reported_until_granted() {
         let topics = Unwritable::default();
         assert_eq!(topics.fault(), Ok(()));
         topics.refused("t.hits");

@@ -54,7 +54,7 @@ fn other_properties_beat_our_defaults_under_any_of_their_names() {
 }
 
 #[test]
-fn a_member_is_missed_soon_unless_it_is_to_come_back() {
+fn a_member_times_out_soon_unless_it_is_static() {
     let session = |properties: &[(&str, &str)]| {
         let mut config = config();
         for (name, value) in properties {
@@ -96,7 +96,7 @@ fn a_property_that_the_library_does_not_know_is_named() {
 }
 
 #[test]
-fn what_a_build_lacks_is_said_with_the_feature_that_has_it() {
+fn a_missing_capability_names_its_build_feature() {
     if cfg!(any(
         feature = "kafka-ssl",
         feature = "kafka-ssl-vendored",

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_settlement_took_back_was_not_let_through() {
+    fn refunded_copies_were_not_let_through() {
         assert_eq!((found(false), found(true)), (1, 0));
     }
 

@@ -142,7 +142,7 @@ impl Log {
 }
 
 #[test]
-fn what_all_limits_leave_room_for_is_granted() {
+fn copies_are_granted_where_every_limit_has_room() {
     let mut log = log();
     let granted = |copies, by| Some(HoldSays::Granted((copies, by)));
     assert_eq!(log.op(1, reserve("acme", 4, 1)), granted(3, few()));
@@ -231,7 +231,7 @@ fn an_epoch_ends_by_its_last_heartbeat_or_its_successor() {
 }
 
 #[test]
-fn gone_is_who_was_silent_for_the_ticks_of_the_timeout() {
+fn an_agent_silent_for_its_timeout_in_ticks_is_gone() {
     let mut log = log();
     log.op(1, hold("acme", 2));
     assert_eq!(log.ticks(3), []);
@@ -268,7 +268,7 @@ fn gone_is_who_was_silent_for_the_ticks_of_the_timeout() {
 }
 
 #[test]
-fn what_an_operator_ended_stays_ended() {
+fn a_hold_that_an_operator_ended_stays_ended() {
     let mut log = log();
     log.op(1, hold("acme", 2));
     let ends = CopiesAct::EndHolds {

@@ -67,7 +67,7 @@ fn a_fast_clocks_stamps_move_back() {
 }
 
 #[test]
-fn a_clock_that_was_fast_and_is_right_again_moves_nothing() {
+fn a_corrected_fast_clock_moves_no_stamps() {
     let mut log = Log::new(per_second(9));
     let now = START + SECOND;
     let mut moved_us = |seq, sent| log.batch("a", 1, seq, now, sent, &[]).moved_us;
@@ -79,7 +79,7 @@ fn a_clock_that_was_fast_and_is_right_again_moves_nothing() {
 }
 
 #[test]
-fn the_least_counts_and_not_the_last() {
+fn the_least_delay_counts_and_not_the_last() {
     let mut log = Log::new(per_second(9));
     let now = START + SECOND;
     assert_eq!(

@@ -26,7 +26,7 @@ fn pair(tiers: &[Tier]) -> StreamPair {
 }
 
 #[test]
-fn what_was_let_through_counts_up_to_twice_the_limit() {
+fn admitted_copies_count_up_to_twice_the_limit() {
     let mut pair = pair(&[tier(2, SECOND, 20 * SECOND, 0)]);
     let first = pair.entry(0, 7, false);
     assert_eq!((counts(&first), first.counted), ((2, 5, 0), 2));
@@ -66,7 +66,7 @@ fn a_settled_estimate_counts_at_most_its_cost() {
 }
 
 #[test]
-fn a_rule_may_forbid_taking_back() {
+fn a_rule_may_forbid_refunds() {
     let mut limits = of_windows(&[window(3, SECOND)]);
     limits.no_refunds = true;
     let mut pair = StreamPair::new(&limits);
@@ -86,7 +86,7 @@ fn a_denial_starts_right_after_the_hit_that_fills_the_scope() {
 }
 
 #[test]
-fn a_denial_names_the_hard_limit_where_that_is_what_closes() {
+fn a_denial_names_the_hard_limit_that_caused_it() {
     let mut pair = StreamPair::new(&limits_hard(&[tier(9, SECOND, 20 * SECOND, 0)], 1));
     assert_eq!(pair.entry(0, 1, false).denied.unwrap().cause, Cause::Hard);
 }
@@ -302,7 +302,7 @@ fn shapes_are_compared_after_normalisation() {
 }
 
 #[test]
-fn what_a_version_no_longer_states_is_forgotten() {
+fn state_of_a_removed_constraint_is_forgotten() {
     let tiers = [tier(9, SECOND, 20 * SECOND, 0)];
     let mut pair = StreamPair::new(&limits_hard(&tiers, 4));
     pair.entry(0, 3, false);
@@ -416,7 +416,7 @@ fn a_field_that_a_domain_does_not_state_is_inherited() {
 }
 
 #[test]
-fn what_cannot_be_written_down_never_comes() {
+fn an_instant_beyond_the_last_one_never_comes() {
     let for_ever = tier(1, u64::MAX, u64::MAX, 0);
     assert_eq!(normalize(&[for_ever]), [for_ever]);
     for never_again in [for_ever, tier(1, 1, 1, u64::MAX)] {

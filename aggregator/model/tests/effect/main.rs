@@ -177,7 +177,7 @@ fn tiers_hold() {
 }
 
 #[test]
-fn what_short_tiers_let_through_comes_again_in_a_long_ones_span() {
+fn hits_of_short_tiers_count_in_a_long_tiers_span() {
     // Each window of the first tier allows its limit and the copies of one delay. Twenty such
     // windows make one of the second.
     let first = Tier {
@@ -322,7 +322,7 @@ fn weighted_calls_of_the_void_reading_are_found() {
 }
 
 #[test]
-fn what_unguarded_agents_let_through_is_no_violation() {
+fn unguarded_excess_is_no_violation() {
     let call = |at_us, is_unguarded| OfferedCall {
         at_us,
         copies: 1,
@@ -348,7 +348,7 @@ fn what_unguarded_agents_let_through_is_no_violation() {
 }
 
 #[test]
-fn no_span_reaches_over_what_was_forgotten() {
+fn no_span_crosses_an_eviction() {
     let calls: Vec<_> = (0..20)
         .map(|i| OfferedCall {
             at_us: i * 1_000,

@@ -12,7 +12,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn what_an_in_line_limiter_lets_through_is_never_excess(
+    fn calls_that_an_in_line_limiter_grants_are_never_excess(
         default in any_limits(1_000_000, true),
         calls in prop::collection::vec(0u64..400_000, 1..80),
     ) {

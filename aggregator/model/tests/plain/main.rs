@@ -188,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn below_its_min_a_request_has_changed_nothing(
+    fn a_request_refused_below_its_min_changes_nothing(
         default in any_limits(30, true),
         requests in prop::collection::vec((0u64..40, 1u64..12, 1u64..12), 1..30),
     ) {

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_later_statement_denies_is_counted_from_that() {
+    fn a_denial_counts_from_the_statement_that_covers_it() {
         let mut ledger = ExcessLedger::default();
         denied(&mut ledger, 5_000, 9_000);
         denied(&mut ledger, 8_900, 12_000);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn who_began_after_the_denial_may_not_know_of_it_for_a_second() {
+    fn agents_started_after_a_denial_have_a_second_to_learn_it() {
         let mut ledger = ExcessLedger::default();
         denied(&mut ledger, 5_000, 60_000);
         ledger.agents.insert(7, at(20_000));

@@ -457,7 +457,7 @@ mod tests {
     use tollgate_shared::wire::statement::Cause;
 
     #[test]
-    fn numbers_that_come_again_are_known_and_gaps_are_counted() {
+    fn duplicate_sequences_are_found_and_gaps_counted() {
         let mut sequences = Sequences::default();
         let new: Vec<bool> = [5, 6, 5, 9, 8, 9, 200, 6]
             .into_iter()
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_calls_are_spread_evenly_and_none_is_lost() {
+    fn refused_calls_are_spread_evenly_without_loss() {
         let refused = |calls, copies| Refused {
             resource: 0,
             domain: "d",

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_object_is_compared_as_a_whole() {
+    fn values_other_than_objects_are_compared_whole() {
         let case = serde_json::json!({ "expect": [1], "result": [1, 2] });
         assert_eq!(shown(case).unwrap(), ["expect: found [1,2], expected [1]"]);
     }

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_from_any_offset() {
+    fn an_export_is_read_from_any_offset() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         written(&path);

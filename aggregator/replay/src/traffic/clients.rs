@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_list_the_last_is_taken_that_no_trusted_proxy_has() {
+    fn the_last_untrusted_address_of_a_list_is_the_client() {
         for (list, client) in [
             ("203.0.113.7, 10.1.2.3", "203.0.113.7"),
             ("6.6.6.6,203.0.113.7,10.1.2.3", "203.0.113.7"),

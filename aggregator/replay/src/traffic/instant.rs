@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_instant_is_none() {
+    fn text_that_is_not_an_instant_is_refused() {
         for text in [
             "",
             ".",

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_log_is_read_as_it_is() {
+    fn json_lines_of_servers_are_read() {
         let at = 1_763_632_800_250_000;
         for line in [
             r#"{"level":"info","ts":1763632800.25,"logger":"http.log.access","request":{"remote_ip":"10.0.0.5","client_ip":"203.0.113.7","headers":{"User-Agent":["curl"]}}}"#,

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_utf_8_is_read_byte_by_byte() {
+    fn text_that_is_not_utf_8_is_read_byte_by_byte() {
         assert_eq!(text_of("Größe".as_bytes()), "Größe");
         assert_eq!(text_of(b"Gr\xf6\xdfe"), "Größe");
     }

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_keeps_in_a_zstd_for_itself_is_no_text() {
+    fn skippable_zstd_frames_are_not_text() {
         let level = ruzstd::encoding::CompressionLevel::Fastest;
         let frame = ruzstd::encoding::compress_to_vec(&b"one\n"[..], level);
         let own = [&[0x5e, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], b"abcd"].concat();

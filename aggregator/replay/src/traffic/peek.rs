@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_lost_by_looking() {
+    fn peeking_loses_no_bytes() {
         let text: String = (0..1_000).map(|line| format!("line {line}\n")).collect();
         let mut peeked = Peeked::new(text.as_bytes());
         assert_eq!(
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_comes_where_it_is() {
+    fn a_fault_is_reported_at_its_position() {
         struct Broken;
         impl Read for Broken {
             fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {

@@ -384,7 +384,7 @@ mod tests {
     const ROW: &str = "203.0.113.7 - - [20/Nov/2025:10:00:00 +0000] \"GET /\"";
 
     #[test]
-    fn what_tools_write_before_a_row_is_passed_over() {
+    fn prefixes_of_tools_before_a_row_are_skipped() {
         for before in [
             "access.log:",
             "/var/log/nginx/access.log-20251120:",
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_only_look_so_are_left_as_they_are() {
+    fn rows_that_only_look_prefixed_are_kept() {
         for line in [
             ROW,
             "www.example.com:443 203.0.113.7 - - [20/Nov/2025:10:00:00 +0000] \"GET /\"",
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_around_those_that_grep_has_found_are_rows_too() {
+    fn context_lines_of_grep_are_rows() {
         let lines = [
             format!("access.log:{ROW}"),
             format!("access.log-{ROW}"),

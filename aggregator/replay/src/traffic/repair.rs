@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_programs_write_for_json_is_read_as_it_is_meant() {
+    fn near_json_of_programs_is_repaired() {
         for (written, json) in [
             (r#"{"q":"\x22a\x5C"}"#, Some(r#"{"q":"\u0022a\u005C"}"#)),
             ("{\"ua\":\"a\tb\u{1}\"}", Some(r#"{"ua":"a\u0009b\u0001"}"#)),

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_found_within_whatever_has_gathered_it() {
+    fn a_line_is_found_within_its_collectors_envelope() {
         let escaped = ROW.replace('"', "\\\"");
         for line in [
             format!("{{\"MESSAGE\":\"{escaped}\",\"__REALTIME_TIMESTAMP\":\"1763632800100000\"}}"),

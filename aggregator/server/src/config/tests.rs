@@ -128,7 +128,7 @@ fn a_later_layer_beats_an_earlier_one_and_is_named_by_its_fault() {
 }
 
 #[test]
-fn the_limits_file_is_followed_where_the_log_is_ones_own() {
+fn the_limits_file_is_followed_where_the_log_is_a_journal() {
     let follow = |text| read(text).unwrap().limits.follow;
     assert!(follow(""));
     assert!(!follow("limits.follow_file = false"));
@@ -138,7 +138,7 @@ fn the_limits_file_is_followed_where_the_log_is_ones_own() {
 }
 
 #[test]
-fn beyond_loopback_tls_and_tokens_or_a_word_are_needed() {
+fn beyond_loopback_tls_and_tokens_or_an_opt_out_are_needed() {
     let text = "[listen]\nhttp = \"0.0.0.0:7400\"\n";
     let fault = faults(text).remove(0);
     assert!(fault.contains("security.tokens_file"), "{fault}");

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_is_counted_until_it_is_another_one() {
+    fn candidate_counts_restart_with_another_candidate() {
         let (one, same, other) = (
             limits("candidate = { rate = \"2/s\" }"),
             limits("candidate = { rate = \"2/s\" }"),

@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn what_no_batch_can_be_late_by_is_named_at_once() {
+    fn an_impossible_lateness_is_reported_at_once() {
         let mut clocks = Clocks::default();
         clocks.note(Span::from_secs(1), &moved("web-7", 3_600_000_000));
         assert_eq!(shown(&clocks, 1), Some(3_600_000_000));
     }
 
     #[test]
-    fn batches_that_came_late_at_first_are_no_wrong_clock() {
+    fn late_first_batches_are_not_a_wrong_clock() {
         let mut clocks = Clocks::default();
         // As on Kafka: the first batch took 337 ms. The next ones were in time; later the agent starts again.
         for at in [1, 2, 200, 201] {

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_failed_is_sent_again_after_a_while() {
+    fn a_failed_identity_append_is_retried_after_a_pause() {
         let mut identities = sent(1);
         assert_eq!(identities.due(MOMENT), []);
         identities.answered(AT, Ticket(1), false, MOMENT);

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn evidence_that_failed_is_appended_again_until_the_log_has_it() {
+    fn failed_decision_records_are_retried_until_appended() {
         let mut recordings = Recordings::default();
         recordings.sent(7, Ticket(1), vec![1]);
         recordings.sent(8, Ticket(2), vec![2]);

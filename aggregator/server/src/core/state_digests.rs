@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_noted_is_bounded_and_the_newest_stay() {
+    fn noted_digests_are_bounded_and_the_newest_stay() {
         let mut state_digests = StateDigests::default();
         for offset in 0..100 {
             state_digests.note(Noted {

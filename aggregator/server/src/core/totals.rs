@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failed_append_the_totals_from_there_on_go_again() {
+    fn after_a_failed_append_totals_are_resent_from_there() {
         let (mut totals, mut next) = (with_three(), 0);
         assert_eq!(sent(&mut totals, &mut next), [(9, 1), (12, 2), (17, 3)]);
         assert_eq!(sent(&mut totals, &mut next), []);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_target_has_applied_is_not_sent_again() {
+    fn totals_that_the_target_has_applied_are_not_resent() {
         let (mut totals, mut next) = (with_three(), 0);
         totals.applied(RESOURCE, 12);
         assert_eq!(sent(&mut totals, &mut next), [(17, 1)]);

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_leaves_after_the_next_minute() {
+    fn counts_expire_after_the_next_minute() {
         let mut usage = Usage::default();
         let minute = |n: u64| Timestamp::from_micros(n * 60_000_000 + 5);
         usage.turn_to(minute(10));

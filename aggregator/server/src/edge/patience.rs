@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_but_pings_is_in_its_handshake() {
+    fn a_peer_that_only_pings_is_still_in_its_handshake() {
         let began = Instant::now();
         let mut patience = Patience::new(began);
         patience.ready(true);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_silent_is_pinged_once_and_ends_without_an_answer() {
+    fn a_silent_peer_is_pinged_once_and_then_closed() {
         let began = Instant::now();
         let mut patience = Patience::new(began);
         patience.ready(true);

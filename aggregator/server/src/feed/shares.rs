@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_are_given_only_those_who_want_more_end() {
+    fn at_the_bound_only_connections_that_ask_for_more_end() {
         let mut shares = shares();
         for address in [A, B] {
             assert_eq!(shares.change(address, 0, 4), Ok(()));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_nothing_takes_no_memory() {
+    fn an_address_without_subscriptions_takes_no_memory() {
         let mut shares = shares();
         for _ in 0..100 {
             assert_eq!(shares.change(A, 0, 3), Ok(()));

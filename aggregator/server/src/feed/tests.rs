@@ -64,7 +64,7 @@ async fn subscribers_that_leave_together_delay_no_frame() {
 }
 
 #[tokio::test]
-async fn those_who_listen_are_counted_until_they_leave() {
+async fn subscribers_are_counted_until_they_leave() {
     let (address, publisher, edge) = served();
     let until = async |count: u64| {
         let begun = tokio::time::Instant::now();

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thread_that_is_ended_does_first_what_it_has_to_do() {
+    async fn a_stopped_thread_finishes_its_queue_first() {
         static ENDING: Background = Background::new("ends");
         static DONE: AtomicU32 = AtomicU32::new(0);
         for _ in 0..1_000 {

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_caller_may_ask_twenty_times_and_others_go_on() {
+    fn a_caller_has_twenty_requests_and_others_go_on() {
         let callers = Callers::default();
         let [one, other, same]: [IpAddr; 3] = ["2001:db8::1", "10.0.0.2", "2001:db8::2"]
             .map(|text| text.parse().expect("an address"));

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cursor_is_none() {
+    fn an_invalid_cursor_is_refused() {
         for text in [
             "",
             "5",

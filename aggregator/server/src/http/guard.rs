@@ -160,7 +160,7 @@ mod tests {
     use crate::security::{Proof, Roles, TokenBook};
 
     #[test]
-    fn health_is_anybodys_and_nothing_else_is() {
+    fn only_health_is_open_to_everybody() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("tokens.toml");
         std::fs::write(&path, "[tokens]\n").expect("written");

@@ -44,7 +44,7 @@ mod tests {
     static QUEUE: Queue = Queue::new(2);
 
     #[tokio::test]
-    async fn one_has_its_turn_and_no_more_wait_than_may() {
+    async fn one_request_runs_and_a_bounded_number_waits() {
         let first = QUEUE.turn().await.expect("a turn");
         let waits = QUEUE.turn();
         tokio::pin!(waits);

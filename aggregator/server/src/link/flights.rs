@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_count_until_the_core_has_read_them() {
+    fn requests_count_until_the_core_has_read_them() {
         let mut flights = flights(1_000, 10_000, 10_000);
         flights.ask(near(1), 300);
         assert!(flights.may_take(near(1)));

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_asked_for_is_forgotten_with_the_last_that_did() {
+    fn a_topic_is_forgotten_with_the_last_link_that_requested_it() {
         let hearing = Hearing::default();
         let api = namespaces(&["api"]);
         hearing.allow(1, &api, [topic(1), topic(2)]);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greedy_subscriber_takes_no_room_of_others() {
+    fn a_greedy_subscriber_takes_no_room_from_others() {
         let hearing = Hearing::default();
         let api = namespaces(&["api"]);
         for chunk in 0..30 {

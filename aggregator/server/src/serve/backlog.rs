@@ -256,7 +256,7 @@ mod tests {
 
     /// Whatever the size of a delivery: one share more would be done by one thread while all others wait for it.
     #[test]
-    fn each_thread_gets_as_many_shares_as_another() {
+    fn threads_get_equal_shares() {
         for bytes in [SHARE_BYTES - 100, SHARE_BYTES, SHARE_BYTES + 100] {
             let events = (0..10).map(|partition| delivered(partition, 0, bytes));
             let first: Vec<_> = (0..8).map(|partition| format!("{partition}:0")).collect();

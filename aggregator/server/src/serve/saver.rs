@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_are_done_in_order_and_saved_snapshots_restore() {
+    fn orders_run_in_order_and_saved_snapshots_restore() {
         let dir = tempfile::tempdir().unwrap();
         let snapshots = Snapshots::beside(dir.path(), Arc::new(OsDisk));
         let left = snapshots.file(3, 5).with_extension("snap.tmp");

@@ -191,7 +191,7 @@ fn recreated_limits_rule_no_partition() {
 }
 
 #[test]
-fn who_is_overtaken_by_age_is_restored_from_a_newer_snapshot() {
+fn a_core_overtaken_by_retention_restores_a_newer_snapshot() {
     let mut world = World::new(LIMITS);
     let hit = |world: &mut World, records: u64| {
         for n in 0..records {

@@ -373,7 +373,7 @@ fn a_silent_agent_without_holds_is_idle_and_not_gone() {
 }
 
 #[test]
-fn a_core_that_starts_again_says_and_shows_the_same() {
+fn a_restarted_core_announces_and_shows_the_same() {
     let mut world = World::new(LIMITS);
     ops(
         &mut world,

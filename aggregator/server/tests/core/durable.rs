@@ -221,7 +221,7 @@ fn a_snapshot_that_does_not_restore_is_passed_over() {
 }
 
 #[test]
-fn a_snapshot_waits_until_all_that_it_caused_is_in_the_log() {
+fn a_snapshot_waits_until_the_log_has_its_effects() {
     let kinds: [fn(Stream, u8) -> bool; 2] = [
         |stream, _| stream == Stream::Denials,
         |stream, kind| stream == Stream::Hits && kind == kind::TOTALS,

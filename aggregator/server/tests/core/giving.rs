@@ -57,7 +57,7 @@ fn close(world: &mut World, domains: std::ops::Range<u32>) {
 }
 
 #[test]
-fn what_is_in_force_is_given_a_part_a_turn_and_all_of_it() {
+fn a_snapshot_is_sent_in_parts_one_each_turn() {
     let mut world = World::new(LIMITS);
     close(&mut world, 0..4_500);
     ask(&mut world, "one", 7);
@@ -142,7 +142,7 @@ fn peer(name: &'static str) -> Peer {
 }
 
 #[test]
-fn no_part_is_made_for_an_agent_that_takes_none() {
+fn no_part_is_made_for_an_agent_that_does_not_read() {
     let mut world = World::new(LIMITS);
     close(&mut world, 0..4_500);
     ask(&mut world, "deaf", 7);
@@ -162,7 +162,7 @@ fn no_part_is_made_for_an_agent_that_takes_none() {
 }
 
 #[test]
-fn an_agent_that_is_gone_is_given_nothing_more() {
+fn an_agent_that_left_is_sent_no_more_parts() {
     let mut world = World::new(LIMITS);
     close(&mut world, 0..4_500);
     ask(&mut world, "gone", 7);

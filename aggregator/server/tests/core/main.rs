@@ -59,7 +59,7 @@ fn a_partition_begins_with_identity_and_activation() {
 }
 
 #[test]
-fn nothing_is_appended_for_agents_before_the_identity_is_there() {
+fn agents_batches_wait_for_the_identity_of_the_log() {
     let mut world = World::on(MemoryLog::default(), 1);
     world.fate = Box::new(|_, record| match record[1] {
         kind::GENESIS => Fate::Refused,
@@ -156,7 +156,7 @@ fn a_denial_is_announced_with_its_remaining_log_time() {
 }
 
 #[test]
-fn what_is_in_force_when_a_core_becomes_ready_is_announced_once() {
+fn denials_in_force_are_announced_once_when_ready() {
     let mut world = World::new(LIMITS);
     for n in 0..30 {
         world.hit("search", &format!("d{n}"), 5);
@@ -239,7 +239,7 @@ fn an_append_is_acknowledged_once_ruled_or_after_a_second() {
 }
 
 #[test]
-fn what_is_delivered_again_is_not_ruled_again() {
+fn a_record_that_is_delivered_again_is_not_ruled_again() {
     let mut world = World::new(LIMITS);
     world.hit("search", "acme", 5);
     world.settle();
@@ -257,7 +257,7 @@ fn what_is_delivered_again_is_not_ruled_again() {
 }
 
 #[test]
-fn a_denial_already_over_is_recorded_and_not_announced() {
+fn an_ended_denial_is_recorded_and_not_announced() {
     let mut world = World::new(LIMITS);
     world.held = vec![Stream::Hits];
     world.hit("search", "acme", 5);

@@ -147,7 +147,7 @@ fn a_rotation_in_steps_refuses_no_record_and_replays_alike() {
 }
 
 #[test]
-fn a_rotation_in_one_step_loses_totals_and_refuses_nobody() {
+fn a_rotation_in_one_step_loses_totals_and_no_hits() {
     let mut world = world("[\"k1\"]", keys(&["k1", "k2"]));
     traffic(&mut world, 4);
     world.read_limits_file(&limits("[\"k2\"]"));

@@ -58,7 +58,7 @@ fn push_of_a_rival(world: &World, limits: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_file_is_pushed_once_and_what_others_push_later_stays() {
+fn a_file_is_pushed_once_and_later_pushes_stay() {
     let mut world = World::new(LIMITS);
     let pushes = world.counters().pushes;
     let theirs = push_of_a_rival(&world, &LIMITS.replace("5/m", "3/m"));
@@ -122,7 +122,7 @@ fn limits_that_lose_a_race_are_pushed_again() {
 }
 
 #[test]
-fn a_bad_file_and_an_empty_log_leave_nothing_to_rule_by() {
+fn a_bad_file_and_an_empty_log_leave_no_limits() {
     let bad = |text: Result<&str, &str>| LimitsFile {
         name: "limits.toml".to_owned(),
         text: text.map(str::to_owned).map_err(str::to_owned),

@@ -105,7 +105,7 @@ fn all_states(log: &MemoryLog) -> Seen {
 }
 
 #[test]
-fn a_core_of_a_fleet_rules_what_it_is_assigned_and_nothing_else() {
+fn a_core_of_a_fleet_rules_only_its_assigned_partitions() {
     let mut world = World::shared(World::new(LIMITS).log, 2);
     world.run_for(Span::from_secs(1));
     assert_eq!(
@@ -289,7 +289,7 @@ fn the_wait_for_another_groups_snapshot_ends() {
 }
 
 #[test]
-fn a_beginning_that_is_gone_is_a_gap_for_who_is_alone() {
+fn a_single_group_rules_a_truncated_log_from_a_gap() {
     let mut world = World::shared(World::new(LIMITS).log, 2);
     headless(&mut world);
     // A snapshot may have come meanwhile.

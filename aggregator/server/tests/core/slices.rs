@@ -94,7 +94,7 @@ fn no_evidence_runs_ahead_of_what_is_told(frames: &[Frame]) {
 }
 
 #[test]
-fn slices_wait_while_the_log_takes_no_evidence() {
+fn slices_wait_while_the_log_takes_no_decision_records() {
     const DENIED: usize = 70_000;
     let mut world = denied(DENIED);
     world.fate = Box::new(|stream, _| match stream {

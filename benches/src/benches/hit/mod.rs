@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_go_round_all_domains() {
+    fn calls_cycle_through_all_domains() {
         let calls = Calls::on(5, 10);
         let mut seen: Vec<&String> = (0..1_000).map(|number| calls.at(number)).collect();
         seen.sort_unstable();

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_between_the_marks_is_counted() {
+    fn instructions_between_the_marks_are_counted() {
         let trace = format!(
             "read(0, \"\", 1) = 0\nstatx(AT_FDCWD, \"{BEGIN_MARK}\", 0) = -1\nfutex(1) = 0\nread(2) = 0\n\
              statx(AT_FDCWD, \"{END_MARK}\", 0) = -1\nexit(0)\n"

@@ -23,7 +23,7 @@ fn looked_after(fault: Fault, later_us: u64) -> World {
 }
 
 #[test]
-fn back_later_than_stated_violates_the_law_where_nothing_else_is_wrong() {
+fn a_copy_returned_later_than_stated_is_a_violation() {
     let death = Fault::Die { agent: 0 };
     let in_time = looked_after(death.clone(), BACK_WITHIN_US);
     assert_eq!(in_time.violation, None);

@@ -16,7 +16,7 @@ fn all(arena: &Arena) -> Vec<Handle> {
 }
 
 #[test]
-fn blocks_keep_what_was_written_and_are_used_again() {
+fn blocks_keep_their_bytes_and_are_reused() {
     let mut arena = Arena::new();
     let handles: Vec<Handle> = (0..200u8)
         .map(|n| arena.insert(Identity(n.into()), &state(n)).expect("room"))
@@ -39,7 +39,7 @@ fn blocks_keep_what_was_written_and_are_used_again() {
 }
 
 #[test]
-fn what_comes_free_is_given_back_whatever_stays() {
+fn freed_memory_is_returned_whatever_stays() {
     let mut arena = Arena::new();
     let mut at: Vec<Handle> = (0..20_000u32)
         .map(|n| arena.insert(Identity(n.into()), &state(7)).expect("room"))
@@ -63,7 +63,7 @@ fn what_comes_free_is_given_back_whatever_stays() {
 }
 
 #[test]
-fn a_frozen_copy_does_not_see_what_changes_later() {
+fn a_frozen_copy_does_not_see_later_changes() {
     let mut arena = Arena::new();
     let handle = arena.insert(Identity(1), &state(1)).expect("room");
     let frozen = arena.freeze();
@@ -75,7 +75,7 @@ fn a_frozen_copy_does_not_see_what_changes_later() {
 }
 
 #[test]
-fn a_walk_stops_and_resumes_where_asked() {
+fn a_walk_stops_and_resumes_at_a_position() {
     let mut arena = Arena::new();
     for n in 0..100u8 {
         arena.insert(Identity(n.into()), &state(n));

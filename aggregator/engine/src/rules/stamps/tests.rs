@@ -130,7 +130,7 @@ fn late_hits_among_many_runs_are_found_from_the_nearest_step() {
 }
 
 #[test]
-fn an_instant_at_the_end_of_time_never_leaves() {
+fn a_hit_at_the_last_instant_never_expires() {
     let mut stamps = Stamps::new();
     stamps.take(Timestamp::from_micros(3), 1);
     stamps.take(Timestamp::MAX, 2);

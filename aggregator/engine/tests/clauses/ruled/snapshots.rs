@@ -74,7 +74,7 @@ fn broken_snapshots_are_found() {
 }
 
 #[test]
-fn a_frozen_engine_goes_on_being_what_it_was() {
+fn a_frozen_engine_does_not_change() {
     let mut play = full();
     let digest = play.engine.digest();
     let frozen = play.engine.freeze();

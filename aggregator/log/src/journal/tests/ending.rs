@@ -193,7 +193,7 @@ fn a_machine_without_a_boot_id_is_taken_to_have_gone_down() {
 }
 
 #[test]
-fn after_a_power_cut_what_follows_a_torn_segment_goes_too() {
+fn after_a_power_cut_segments_after_a_torn_one_are_dropped() {
     let mut kit = Kit::new();
     one_a_segment(&mut kit, 5);
     kit.boot = Some("second-boot".to_owned());
@@ -418,7 +418,7 @@ fn write_until_killed(dir: PathBuf) {
 }
 
 #[test]
-fn what_was_acknowledged_is_there_after_kill_9() {
+fn acknowledged_records_survive_kill_9() {
     if let Ok(dir) = std::env::var(CHILD_DIR) {
         return write_until_killed(PathBuf::from(dir));
     }
@@ -427,7 +427,7 @@ fn what_was_acknowledged_is_there_after_kill_9() {
         kit.config.segment_bytes = 1024 * 1024;
         let mut child = Command::new(std::env::current_exe().expect("this test"))
             .args(["--exact", "--nocapture", "--test-threads=1"])
-            .arg("journal::tests::ending::what_was_acknowledged_is_there_after_kill_9")
+            .arg("journal::tests::ending::acknowledged_records_survive_kill_9")
             .env(CHILD_DIR, &kit.config.dir)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

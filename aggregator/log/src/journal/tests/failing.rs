@@ -235,7 +235,7 @@ fn an_unsynced_segment_delays_the_one_after_the_next() {
 }
 
 #[test]
-fn who_begins_to_sync_syncs_what_was_only_written_before() {
+fn synced_mode_syncs_earlier_written_records() {
     let disk = FaultyDisk::default();
     let mut kit = kit_on(&disk);
     let mut open = kit.open();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_acknowledged_is_delivered_in_order_and_stays() {
+fn acknowledged_records_are_delivered_in_order_and_kept() {
     let kit = Kit::new();
     let mut open = kit.open();
     open.log.follow(Stream::Hits, 1, 0);
@@ -100,7 +100,7 @@ fn following_beyond_the_end_is_a_gap_back_to_it() {
 }
 
 #[test]
-fn what_the_log_never_takes_is_refused_at_once() {
+fn impossible_records_are_refused_at_once() {
     let kit = Kit::new();
     let mut open = kit.open();
     let no_partition = open.append(Stream::Hits, 2, b"x");
@@ -130,7 +130,7 @@ fn after_close_appends_are_answered_not_now() {
 }
 
 #[test]
-fn a_follower_that_is_behind_gets_what_lies_between_first() {
+fn a_lagging_follower_reads_the_missed_records_first() {
     let kit = Kit::new();
     let now = Timestamp::from_millis(1);
     let disk = Arc::clone(&kit.disk);

@@ -198,7 +198,7 @@ fn a_description_that_is_cut_short_anywhere_is_refused() {
 }
 
 #[test]
-fn a_wrong_count_a_foreign_and_no_directory_differ() {
+fn opening_faults_have_distinct_errors() {
     let mut kit = Kit::new();
     kit.open().close();
     kit.config.partitions = 3;

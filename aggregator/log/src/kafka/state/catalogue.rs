@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_whole_one_comes_first_and_others_are_named() {
+    fn the_newest_whole_snapshot_comes_first() {
         let mut catalogue = Catalogue::default();
         enter(&mut catalogue, &id(10, "a"), 2, Some(0));
         enter(&mut catalogue, &id(20, "b"), 2, Some(0));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_reach_as_far_the_one_written_later_comes_first() {
+    fn of_two_snapshots_at_one_offset_the_later_written_is_first() {
         let mut catalogue = Catalogue::default();
         for (writing, offset) in [(1, 40), (7, 20), (3, 60)] {
             let id = SnapshotId {
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_each_of_the_newest_hours_stays() {
+    fn the_first_snapshot_of_each_recent_hour_stays() {
         let mut catalogue = Catalogue::default();
         for (upto, hour) in [(1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2), (7, 2)] {
             enter(&mut catalogue, &id(upto, "a"), 2, Some(hour));
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_forgotten() {
+    fn removed_snapshots_are_forgotten() {
         let mut catalogue = Catalogue::default();
         enter(&mut catalogue, &id(10, "a"), 1, None);
         let key = StateKey {

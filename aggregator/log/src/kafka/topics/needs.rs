@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_topic_that_is_made_passes() {
+    fn a_created_topic_meets_its_needs() {
         for topic in Topic::ALL {
             for copies in [1, 3] {
                 let made = made_with(topic, copies);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_by_age_has_no_bound_of_bytes() {
+    fn topics_kept_by_age_have_no_bound_of_bytes() {
         for topic in [Topic::Hits, Topic::Denials, Topic::Limits] {
             let mut needs = properties(topic, 1, None).into_iter();
             let bytes = needs

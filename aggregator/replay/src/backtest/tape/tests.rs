@@ -32,7 +32,7 @@ fn played(calls: &[Call], order: PlayOrder, run: usize) -> Vec<Call> {
 }
 
 #[test]
-fn whatever_the_runs_calls_come_by_stamp_and_then_as_recorded() {
+fn calls_come_by_stamp_and_then_in_recorded_order() {
     for spread in [1, 20, 5_000, 200_000] {
         let calls = calls(10_000, spread);
         let mut sorted = calls.clone();
@@ -135,7 +135,7 @@ fn whole_seconds_that_are_not_spread_are_reported() {
 }
 
 #[test]
-fn what_was_passed_over_has_its_place_and_is_not_played() {
+fn skipped_calls_keep_their_place_and_are_not_played() {
     let mut recorder = Recorder::with_runs_of(PlayOrder::Stamps, 3).spread(true);
     for n in 0..4u32 {
         let at = Timestamp::from_millis(61_000);

@@ -182,7 +182,7 @@ fn a_proxys_list_of_clients_counts_where_only_it_has_asked() {
 }
 
 #[test]
-fn a_pattern_in_the_words_of_either_server_is_read() {
+fn patterns_of_nginx_and_apache_are_read() {
     let line = format!(
         "a.example:80 10.0.0.5 - - {DATE} \"GET /\" 200 \"6.6.6.6, 203.0.113.9, 10.0.0.7\""
     );

@@ -351,7 +351,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_ban_more_than_may_last_is_refused() {
+    fn a_ban_above_the_bound_on_bans_is_refused() {
         assert_eq!(room_for_ban(AMENDED_MAX - 1), Ok(()));
         let refused = room_for_ban(AMENDED_MAX).expect_err("as many as may be");
         assert_eq!(refused.code(), "too_many_bans");

@@ -114,7 +114,7 @@ fn a_bad_file_keeps_the_tokens_before_it() {
 }
 
 #[test]
-fn a_file_that_says_that_there_are_no_tokens_lets_nobody_in() {
+fn a_file_without_tokens_admits_nobody() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("tokens.toml");
     std::fs::write(&path, "[tokens]\n").expect("written");
@@ -126,7 +126,7 @@ fn a_file_that_says_that_there_are_no_tokens_lets_nobody_in() {
 }
 
 #[test]
-fn what_is_being_written_is_not_taken() {
+fn a_file_that_is_being_written_is_not_read() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("tokens.toml");
     let one = |name: &str| {

@@ -12,7 +12,7 @@ use crate::fleet::{Aggregator, await_whole, directory};
 /// The environment variable that switches the bug on in a process.
 const WRONGLY: Option<(&str, &str)> = Some(("TOLLGATE_PLANTED", "batches-forgotten"));
 
-pub fn a_wrong_aggregator_is_found_out_by_the_other_group(kafka: &LocalKafka) {
+pub fn a_wrong_aggregator_is_found_by_the_other_group(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("wrong"));
     let mut right = start(dir.path(), kafka, &prefix, ("a", "agg"));
     await_whole(&[&right]);
@@ -37,11 +37,11 @@ pub fn a_wrong_aggregator_is_found_out_by_the_other_group(kafka: &LocalKafka) {
         }
         println!("{line}");
     }
-    an_audit_says_who_is_wrong(kafka, &prefix);
+    an_audit_names_the_wrong_aggregator(kafka, &prefix);
 }
 
 /// The audit uses the wrong aggregator's own records, without a query to it.
-fn an_audit_says_who_is_wrong(kafka: &LocalKafka, prefix: &str) {
+fn an_audit_names_the_wrong_aggregator(kafka: &LocalKafka, prefix: &str) {
     let output = tollgate()
         .args(["audit", "--format", "json", "--limit", "100000"])
         .args(["--kafka", kafka.bootstrap(), "--topic-prefix", prefix])
