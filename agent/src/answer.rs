@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tollgate_shared::place::Code;
+use tollgate_shared::log_position::Code;
 use tollgate_shared::time::Span;
 pub use tollgate_shared::wire::statement::Cause;
 

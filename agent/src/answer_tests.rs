@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::deny::Closed;
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 
 fn denied(remaining: Span, cause: Cause, limit: u64, window: Span) -> Denied {
     let closed = Closed {
@@ -10,7 +10,7 @@ fn denied(remaining: Span, cause: Cause, limit: u64, window: Span) -> Denied {
         window,
         cause,
     };
-    let place = Place {
+    let place = LogPosition {
         generation: 1,
         offset: 18_250,
         entry: 0,

@@ -18,7 +18,7 @@ mod stretch;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::Span;
 
 use crate::clock::Mono;
@@ -36,7 +36,7 @@ pub(crate) struct Guards(Arc<[Stretch]>);
 pub(crate) struct Guard {
     guards: RwLock<Guards>,
     /// By partition, the greatest watermark received, current or not.
-    newest: RwLock<Vec<Option<Place>>>,
+    newest: RwLock<Vec<Option<LogPosition>>>,
 }
 
 impl Guards {
@@ -67,7 +67,7 @@ impl Guard {
     pub(crate) fn note_watermark(
         &self,
         partition: u32,
-        watermark: Place,
+        watermark: LogPosition,
         current: bool,
         late: Span,
         now: Mono,
@@ -116,8 +116,8 @@ mod tests {
 
     const NOW: Mono = Mono(10_000_000);
 
-    fn place(offset: u64) -> Place {
-        Place {
+    fn place(offset: u64) -> LogPosition {
+        LogPosition {
             generation: 1,
             offset,
             entry: 0,

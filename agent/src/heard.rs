@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tollgate_shared::place::{Code, Place};
+use tollgate_shared::log_position::{Code, LogPosition};
 
 use crate::answer::Cause;
 use crate::scope::Scope;
@@ -100,7 +100,7 @@ impl Heard<'_> {
     /// # use tollgate_agent::Agent;
     /// let builder = Agent::builder().on_heard(|heard| println!("{:?}", heard.place()));
     /// ```
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> LogPosition {
         self.code.place
     }
 

@@ -11,7 +11,7 @@
 
 use std::fmt::Write as _;
 
-use tollgate_shared::place::Code;
+use tollgate_shared::log_position::Code;
 
 use crate::answer::{Cause, Denied};
 use crate::headers::Headers;

@@ -99,5 +99,5 @@ pub use scope::Scope;
 pub use stats::Stats;
 pub use tollgate_shared::descriptors::{DescriptorRule, Matched};
 pub use tollgate_shared::holdings::{TransferId, TransferIdFault};
-pub use tollgate_shared::place::{Code, Place};
+pub use tollgate_shared::log_position::{Code, LogPosition};
 pub use tollgate_shared::wire::verdict::{EndedBy, Why};

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::log_position::{LogId, LogPosition};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::frame::Topic;
 
@@ -315,7 +315,7 @@ impl SimulatedAgent {
 
     /// Up to which log position the agent has received a resource's statements about a partition without a gap: it
     /// knows everything below.
-    pub fn heard_upto(&self, resource: &str, partition: u32) -> Option<Place> {
+    pub fn heard_upto(&self, resource: &str, partition: u32) -> Option<LogPosition> {
         let resource = self.driver.shared().resources.find(resource)?;
         self.driver.listener().heard_upto(resource.id, partition)
     }

@@ -23,8 +23,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names::{EVERYBODY, admit_domain, partition_of_pair};
-use tollgate_shared::place::Place;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::public::{BlindPolicy, Public, PublicTier};
 use tollgate_shared::wire::statement::Denial;
@@ -430,7 +430,7 @@ impl TestAgent {
             return;
         };
         let mut said = self.said();
-        let place = Place {
+        let place = LogPosition {
             generation: 1,
             offset: said.next_offset,
             entry: 0,

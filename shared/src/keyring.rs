@@ -270,7 +270,7 @@ impl fmt::Debug for Keyring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::LogId;
+    use crate::log_position::LogId;
     use crate::wire::record::RecordPen;
 
     const K1: &str = "5f2c1e0c41aa87b39d6e5f2c1e0c41aa87b39d6e";

@@ -3,13 +3,13 @@
 
 use proptest::prelude::*;
 use tollgate_shared::holdings::{Holdings, TransferId};
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::beat::{
-    Beat, BeatHead, Holds, HoldsRead, Listed, Part, PartRead, write_beat,
+use tollgate_shared::wire::heartbeat::{
+    Heartbeat, HeartbeatHead, Holds, HoldsRead, Listed, Part, PartRead, write_heartbeat,
 };
 use tollgate_shared::wire::hits::Sender;
-use tollgate_shared::wire::holds::{Does, HoldOp, Op, write_holds};
+use tollgate_shared::wire::holds::{HoldAction, HoldOp, Op, write_holds};
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::Scope;
 use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictFrame, VerdictSays, Why};
@@ -36,8 +36,8 @@ fn listed(number: u64) -> Listed<'static> {
 /// The fault of a heartbeat with one part, if it has one.
 fn fault_of(part: Part<'_>) -> Option<(&'static str, String)> {
     let mut writer = Writer::new();
-    let head = BeatHead::default();
-    write_beat(&mut writer, &SENDER, &["r"], head, &[part]);
+    let head = HeartbeatHead::default();
+    write_heartbeat(&mut writer, &SENDER, &["r"], head, &[part]);
     let found: Result<Record<'_>, DecodeError> = Record::decode(writer.as_slice());
     found
         .err()
@@ -100,19 +100,19 @@ fn only_what_was_seized_may_be_listed_without_copies() {
 
 #[test]
 fn operations_without_copies_or_with_too_many_at_least_are_refused() {
-    let field_of = |does| {
+    let field_of = |action| {
         let mut writer = Writer::new();
         let op = HoldOp {
             resource: 0,
             number: 1,
             at: SENDER.sent,
-            does,
+            action,
         };
         write_holds(&mut writer, &SENDER, &["r"], [op].into_iter());
         Record::decode(writer.as_slice()).err().map(|e| e.field)
     };
     let domain = "acme";
-    let reserve = |copies, min| Does::Reserve {
+    let reserve = |copies, min| HoldAction::Reserve {
         domain,
         copies,
         min,
@@ -121,9 +121,12 @@ fn operations_without_copies_or_with_too_many_at_least_are_refused() {
     assert_eq!(field_of(reserve(2, 3)), Some("min"));
     assert_eq!(field_of(reserve(2, 0)), Some("min"));
     assert_eq!(field_of(reserve(0, 0)), Some("copies"));
-    assert_eq!(field_of(Does::Hold { domain, copies: 0 }), Some("copies"));
-    assert_eq!(field_of(Does::Release { copies: 0 }), Some("copies"));
-    let empty = Does::Hold {
+    assert_eq!(
+        field_of(HoldAction::Hold { domain, copies: 0 }),
+        Some("copies")
+    );
+    assert_eq!(field_of(HoldAction::Release { copies: 0 }), Some("copies"));
+    let empty = HoldAction::Hold {
         domain: "",
         copies: 1,
     };
@@ -137,25 +140,25 @@ fn a_name() -> impl Strategy<Value = String> {
 /// An operation as numbers: its kind, and all its possible fields.
 type OpDraft = (u8, String, u32, u32, u128, u64);
 
-fn does((kind, domain, copies, min, transfer, ttl): &OpDraft) -> Does<'_> {
+fn action((kind, domain, copies, min, transfer, ttl): &OpDraft) -> HoldAction<'_> {
     let copies = *copies;
     match kind % 6 {
-        0 => Does::Reserve {
+        0 => HoldAction::Reserve {
             domain,
             copies,
             min: (*min).clamp(1, copies),
         },
-        1 => Does::Hold { domain, copies },
-        2 => Does::Release { copies },
-        3 => Does::Transfer {
+        1 => HoldAction::Hold { domain, copies },
+        2 => HoldAction::Release { copies },
+        3 => HoldAction::Transfer {
             copies,
             to: TransferId(*transfer),
             ttl: Span::from_micros(*ttl),
         },
-        4 => Does::Seize {
+        4 => HoldAction::Seize {
             from: TransferId(*transfer),
         },
-        _ => Does::Cancel,
+        _ => HoldAction::Cancel,
     }
 }
 
@@ -238,7 +241,7 @@ proptest! {
             resource: resource.index(names.len()) as u32,
             number: *number,
             at: Timestamp::from_micros(*at),
-            does: does(draft),
+            action: action(draft),
         }).collect();
         let mut writer = Writer::new();
         write_holds(&mut writer, &sender, &names, ops.iter().copied());
@@ -270,11 +273,11 @@ proptest! {
             part(1, Holds::Digest(Holdings::from_bits(digest))),
             part(0, Holds::List { from, upto, listed: &listed }),
         ];
-        let head = BeatHead { replaces, more, last };
+        let head = HeartbeatHead { replaces, more, last };
         let mut writer = Writer::new();
-        write_beat(&mut writer, &SENDER, &["a", "b"], head, &parts);
-        let Ok(Record::Beat(beat)) = Record::decode(writer.as_slice()) else { panic!("a beat") };
-        let beat: Beat<'_> = beat;
+        write_heartbeat(&mut writer, &SENDER, &["a", "b"], head, &parts);
+        let Ok(Record::Heartbeat(beat)) = Record::decode(writer.as_slice()) else { panic!("a beat") };
+        let beat: Heartbeat<'_> = beat;
         prop_assert_eq!((beat.sender, beat.head, beat.resources()), (SENDER, head, &["a", "b"][..]));
         let read: Vec<PartRead<'_>> = beat.parts().collect();
         prop_assert_eq!(read.len(), 2);
@@ -301,7 +304,7 @@ proptest! {
             instance, sequence, sent: Span::from_micros(sent), agent: agent.into(),
             verdicts: says.into_iter().map(|says| Verdict {
                 partition,
-                place: Place { generation: place.0, offset: place.1, entry: place.2 },
+                place: LogPosition { generation: place.0, offset: place.1, entry: place.2 },
                 epoch,
                 resource: resource.as_str().into(),
                 says,

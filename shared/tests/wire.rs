@@ -12,8 +12,8 @@ use strategies::*;
 use support::{Decoder, decoders, golden};
 use tollgate_shared::descriptors::DescriptorRule;
 use tollgate_shared::epoch::EpochSecret;
+use tollgate_shared::log_position::{LogId, LogPosition};
 use tollgate_shared::mac::MacKey;
-use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Watermark};
@@ -28,8 +28,8 @@ use tollgate_shared::wire::public::{
     PublicQuota, PublicTier, QuotaUnit, Reserving,
 };
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick, Total, authentic};
+use tollgate_shared::wire::state_digest::StateDigest;
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
-use tollgate_shared::wire::testimony::StateDigest;
 use tollgate_shared::wire::{FieldFault, MESSAGE_BYTES_MAX, Writer};
 
 #[test]
@@ -141,7 +141,7 @@ fn a_forged_or_moved_record_is_not_authentic() {
     };
     let tick = RecordPen::new(&key, 3).tick(&Tick {
         log,
-        owner: "agg-1",
+        aggregator: "agg-1",
         instance: 4,
         number: 5,
     });
@@ -256,7 +256,7 @@ proptest! {
         agent in a_name(), epoch: u128, sequence: u64, sent in 0u64..1 << 60,
         resources in prop::collection::vec(a_name(), 1..4),
         hits in prop::collection::vec((any::<prop::sample::Index>(), a_name(), 0u64..1 << 60, 1u32.., some_calls()), 0..20),
-        refused in prop::collection::vec((any::<prop::sample::Index>(), a_name(), any::<u64>(), 0u64..1 << 60, a_cause(), prop::option::of(a_place())), 0..5),
+        refused in prop::collection::vec((any::<prop::sample::Index>(), a_name(), any::<u64>(), 0u64..1 << 60, a_cause(), prop::option::of(a_log_position())), 0..5),
     ) {
         let sender = Sender { agent: &agent, epoch, sequence, sent: Timestamp::from_micros(sent) };
         let names: Vec<&str> = resources.iter().map(String::as_str).collect();
@@ -297,20 +297,20 @@ proptest! {
         prop_assert!(authentic(&bytes, partition, &key));
         prop_assert!(matches!(Record::decode(&bytes), Ok(Record::Genesis(read)) if read == log));
 
-        let tick = Tick { log, owner: &owner, instance, number };
+        let tick = Tick { log, aggregator: &owner, instance, number };
         let bytes = pen().tick(&tick);
         prop_assert!(matches!(Record::decode(&bytes), Ok(Record::Tick(read)) if read == tick));
 
-        let pointer = LimitsActivation { version: number, digest };
-        let bytes = pen().pointer(&pointer);
-        prop_assert!(matches!(Record::decode(&bytes), Ok(Record::Pointer(read)) if read == pointer));
+        let activation = LimitsActivation { version: number, digest };
+        let bytes = pen().limits_activation(&activation);
+        prop_assert!(matches!(Record::decode(&bytes), Ok(Record::LimitsActivation(read)) if read == activation));
 
-        let testimony = StateDigest {
-            offset: number, rules: generation, form: partition, digest: instance, group: &resource, owner: &owner, instance,
+        let state_digest = StateDigest {
+            offset: number, rules: generation, form: partition, digest: instance, group: &resource, aggregator: &owner, instance,
         };
-        let bytes = pen().testimony(&testimony);
+        let bytes = pen().state_digest(&state_digest);
         prop_assert!(authentic(&bytes, partition, &key) && !authentic(&bytes, partition ^ 1, &key));
-        prop_assert!(matches!(Record::decode(&bytes), Ok(Record::Testimony(read)) if read == testimony));
+        prop_assert!(matches!(Record::decode(&bytes), Ok(Record::StateDigest(read)) if read == state_digest));
 
         let mut at = first;
         let counted: Vec<Total> = counted.into_iter().map(|(later, copies, unguarded)| {

@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Where holders connect.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Endpoints {
     /// The aggregator's address for agents.
     pub agents: String,
     /// The aggregator's HTTP address.
@@ -68,7 +68,7 @@ pub struct Counted {
     pub staged: u64,
 }
 
-impl Place {
+impl Endpoints {
     /// The place of an aggregator with a journal.
     pub fn of(serving: &Serving) -> Self {
         Self {
@@ -179,13 +179,13 @@ impl Holder {
     /// # Panics
     ///
     /// If it cannot be started.
-    pub fn start(place: &Place, name: &str, seed: u64, more: &[&str]) -> Self {
+    pub fn start(endpoints: &Endpoints, name: &str, seed: u64, more: &[&str]) -> Self {
         let mut command = binary::command("tollgate-test-holder");
         command
-            .args(["--name", name, "--aggregator", &place.agents])
+            .args(["--name", name, "--aggregator", &endpoints.agents])
             .args(["--seed", &seed.to_string()])
             .args(more);
-        if let Some((bootstrap, prefix)) = &place.kafka {
+        if let Some((bootstrap, prefix)) = &endpoints.kafka {
             command.args(["--kafka", bootstrap, "--topic-prefix", prefix]);
         }
         let mut child = command

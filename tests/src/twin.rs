@@ -210,7 +210,7 @@ pub fn compare(partitions: u32, log: WholeLog, seen: &Seen) -> usize {
 
 fn settings(partitions: u32) -> Settings {
     Settings {
-        owner: "twin".to_owned(),
+        aggregator: "twin".to_owned(),
         seed: [0; 32],
         keys: Keyring::default(),
         partitions,

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tollgate_agent::{
     Agent, Cause, Change, Confirmation, Copies, FullScope, Hold, Refused, Scope, SeizeError, Stats,
 };
-use tollgate_tests::holders::{Counted, Place};
+use tollgate_tests::holders::{Counted, Endpoints};
 use tollgate_tests::serving::Serving;
 
 const LIMITS: &str = r#"
@@ -376,7 +376,7 @@ async fn releases_that_were_lost_are_healed_by_the_next_list() {
         agents: [("one".to_owned(), 2), ("other".to_owned(), 2)].into(),
         staged: 0,
     };
-    Place::of(&world.aggregator).await_counted("sandbox", &expected);
+    Endpoints::of(&world.aggregator).await_counted("sandbox", &expected);
     drop(kept);
 }
 
@@ -394,17 +394,17 @@ async fn an_unanswered_strict_reserve_ends_at_its_deadline() {
     assert!(deadline <= asked.elapsed());
     world.aggregator.resume();
     // The reserve is granted when its caller no longer waits, and the cancel after it releases it.
-    let place = Place::of(&world.aggregator);
+    let endpoints = Endpoints::of(&world.aggregator);
     let until = Instant::now() + SOON;
-    while place.metric("tollgate_hold_operations_total") < 2.0 {
+    while endpoints.metric("tollgate_hold_operations_total") < 2.0 {
         assert!(
             Instant::now() < until,
             "the reserve and its cancel are ruled"
         );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(place.metric("tollgate_copies_granted_total"), 3.0);
-    place.await_counted("licence", &Counted::default());
+    assert_eq!(endpoints.metric("tollgate_copies_granted_total"), 3.0);
+    endpoints.await_counted("licence", &Counted::default());
     // The agent that received the denial may not have received the lift yet.
     let all = loop {
         match theirs.reserve_confirmed("beta", 3, SOON).await {
@@ -415,5 +415,5 @@ async fn an_unanswered_strict_reserve_ends_at_its_deadline() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
     assert_eq!(all.copies(), 3);
-    assert_eq!(place.metric("tollgate_copies_excess_total"), 0.0);
+    assert_eq!(endpoints.metric("tollgate_copies_excess_total"), 0.0);
 }

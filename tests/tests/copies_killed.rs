@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use tollgate_tests::holders::kills::{LIMITS, Order, kill_holders};
 use tollgate_tests::holders::process::{HolderLine, monotonic_ns};
-use tollgate_tests::holders::{Counted, Holder, Place, SOON};
+use tollgate_tests::holders::{Counted, Endpoints, Holder, SOON};
 use tollgate_tests::serving::Serving;
 
 #[test]
@@ -21,7 +21,7 @@ fn agents_that_hold_are_killed_and_no_copy_is_lost() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let serving = Serving::start(dir.path(), LIMITS, 4);
     let order = Order::from_environment();
-    let report = kill_holders(&Place::of(&serving), &order);
+    let report = kill_holders(&Endpoints::of(&serving), &order);
     println!("journal: {report}");
     report.check(&order);
 }
@@ -30,28 +30,28 @@ fn agents_that_hold_are_killed_and_no_copy_is_lost() {
 fn holds_of_a_returning_agent_count_exactly_once() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let serving = Serving::start(dir.path(), LIMITS, 4);
-    let place = Place::of(&serving);
-    let mut holders = [0, 1].map(|n| Holder::start(&place, &format!("holder-{n}"), n, &[]));
+    let endpoints = Endpoints::of(&serving);
+    let mut holders = [0, 1].map(|n| Holder::start(&endpoints, &format!("holder-{n}"), n, &[]));
     holders.iter().for_each(Holder::await_holding);
     for round in 0..3 {
-        await_operations(&place, 60.0);
+        await_operations(&endpoints, 60.0);
         let held = holders.each_mut().map(Holder::settle);
         let [one, other] = [0, 1].map(|at| (&holders[at], &held[at]));
         let both = Counted::of([one, other]);
-        place.await_counted("sandbox", &both);
+        endpoints.await_counted("sandbox", &both);
         holders[0].pause();
-        place.await_counted("sandbox", &Counted::of([other]));
+        endpoints.await_counted("sandbox", &Counted::of([other]));
         holders[0].resume();
-        place.await_counted("sandbox", &both);
+        endpoints.await_counted("sandbox", &both);
         println!("round {round}: {both:?}");
         holders.iter_mut().for_each(Holder::go_on);
     }
-    await_copies_back(&place);
+    await_copies_back(&endpoints);
 }
 
 /// Waits until this many more operations have been ruled.
-fn await_operations(place: &Place, more: f64) {
-    let ruled = || place.metric("tollgate_hold_operations_total");
+fn await_operations(endpoints: &Endpoints, more: f64) {
+    let ruled = || endpoints.metric("tollgate_hold_operations_total");
     let (until, before) = (Instant::now() + SOON, ruled());
     while ruled() < before + more {
         assert!(Instant::now() < until, "they take and give back");
@@ -83,12 +83,12 @@ type Uses = Vec<(u64, u64)>;
 fn strict_copies_never_exceed_the_limit_despite_kills() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let serving = Serving::start(dir.path(), STRICT, 4);
-    let place = Place::of(&serving);
+    let endpoints = Endpoints::of(&serving);
     let mut started = 0u64;
     let mut start = || {
         started += 1;
         let more = ["--resource", "licence", "--strict"];
-        Holder::start(&place, &format!("strict-{started}"), started, &more)
+        Holder::start(&endpoints, &format!("strict-{started}"), started, &more)
     };
     let mut holders: Vec<(Holder, Vec<HolderLine>)> =
         (0..HOLDERS).map(|_| (start(), Vec::new())).collect();
@@ -123,16 +123,16 @@ fn strict_copies_never_exceed_the_limit_despite_kills() {
         (most - STRICT_LIMIT).max(0)
     );
     assert!(most <= STRICT_LIMIT, "never more than it has");
-    let refused = place.metric("tollgate_copies_not_granted_total");
+    let refused = endpoints.metric("tollgate_copies_not_granted_total");
     assert!(0.0 < refused, "it was full, and somebody was told so");
-    assert_eq!(place.metric("tollgate_copies_excess_total"), 0.0);
-    await_copies_back(&place);
+    assert_eq!(endpoints.metric("tollgate_copies_excess_total"), 0.0);
+    await_copies_back(&endpoints);
 }
 
 /// Waits until copies of dead agents have come back: on a fast machine none of them counts as gone yet.
-fn await_copies_back(place: &Place) {
+fn await_copies_back(endpoints: &Endpoints) {
     let until = Instant::now() + SOON;
-    while place.metric("tollgate_copies_back_total") == 0.0 {
+    while endpoints.metric("tollgate_copies_back_total") == 0.0 {
         assert!(Instant::now() < until, "no copy came back in time");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }

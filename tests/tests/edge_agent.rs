@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tollgate_agent::Agent;
-use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::log_position::{LogId, LogPosition};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
@@ -251,7 +251,7 @@ fn denied(domain: &str, offset: u64) -> StatementNotice {
         remaining: Span::from_secs(60),
         statement: Statement {
             scope: Scope::Pair(domain.into()),
-            place: Place::of_record(LogId::default(), offset),
+            place: LogPosition::of_record(LogId::default(), offset),
             says: Says::Denied(Denial {
                 end: Timestamp::MAX,
                 cause: Cause::Hard,

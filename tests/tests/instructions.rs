@@ -20,8 +20,8 @@ use libtest_mimic::{Arguments, Completion, Trial};
 use tollgate_agent::testing::TestAgent;
 use tollgate_engine::{Engine, Rulings};
 use tollgate_limits::Limits;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::mac::MacKey;
-use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
@@ -191,11 +191,11 @@ fn apply() {
         generation: 1,
         random: 0x5EED,
     };
-    let pointer = LimitsActivation {
+    let activation = LimitsActivation {
         version: 1,
         digest: [0; 32],
     };
-    let before = [pen().genesis(log), pen().pointer(&pointer)];
+    let before = [pen().genesis(log), pen().limits_activation(&activation)];
     // The first batches create the pairs.
     let (first, counted) = (batches(0), batches(BATCHES));
     let is_counted = (before.len() + first.len()) as u64;

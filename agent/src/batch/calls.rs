@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use foldhash::fast::RandomState;
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, HitKind, RESOURCES_MAX, Refused, Sender, write_hits};
@@ -110,7 +110,7 @@ pub(crate) struct RefusedSum {
     pub(crate) first: Timestamp,
     pub(crate) last: Timestamp,
     pub(crate) cause: Cause,
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<LogPosition>,
 }
 
 /// Entries for one partition.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use tollgate_shared::holdings::{Holdings, TransferId};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
-use tollgate_shared::wire::beat::{BeatHead, Holds, Listed, Part, write_beat};
+use tollgate_shared::wire::heartbeat::{HeartbeatHead, Holds, Listed, Part, write_heartbeat};
 use tollgate_shared::wire::hits::Sender;
-use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
+use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 
 use crate::resource::ResourceId;
 
@@ -59,29 +59,29 @@ impl Operation {
         }
     }
 
-    fn does(&self) -> Does<'_> {
+    fn action(&self) -> HoldAction<'_> {
         match &self.act {
             HoldAct::Reserve {
                 domain,
                 copies,
                 min,
-            } => Does::Reserve {
+            } => HoldAction::Reserve {
                 domain,
                 copies: *copies,
                 min: *min,
             },
-            HoldAct::Hold { domain, copies } => Does::Hold {
+            HoldAct::Hold { domain, copies } => HoldAction::Hold {
                 domain,
                 copies: *copies,
             },
-            HoldAct::Release { copies } => Does::Release { copies: *copies },
-            HoldAct::Transfer { copies, to, ttl } => Does::Transfer {
+            HoldAct::Release { copies } => HoldAction::Release { copies: *copies },
+            HoldAct::Transfer { copies, to, ttl } => HoldAction::Transfer {
                 copies: *copies,
                 to: *to,
                 ttl: *ttl,
             },
-            HoldAct::Seize { from } => Does::Seize { from: *from },
-            HoldAct::Cancel => Does::Cancel,
+            HoldAct::Seize { from } => HoldAction::Seize { from: *from },
+            HoldAct::Cancel => HoldAction::Cancel,
         }
     }
 }
@@ -143,7 +143,7 @@ impl HoldOps {
             resource: *index,
             number: operation.number,
             at: operation.at,
-            does: operation.does(),
+            action: operation.action(),
         });
         write_holds(writer, sender, &names, ops);
     }
@@ -153,13 +153,13 @@ impl HoldOps {
 #[derive(Debug, Default)]
 pub(crate) struct Heartbeat {
     pub(crate) partition: u32,
-    pub(crate) head: BeatHead,
-    pub(crate) parts: Vec<BeatPart>,
+    pub(crate) head: HeartbeatHead,
+    pub(crate) parts: Vec<HeartbeatPart>,
 }
 
 /// What a heartbeat states about one resource.
 #[derive(Debug)]
-pub(crate) struct BeatPart {
+pub(crate) struct HeartbeatPart {
     pub(crate) name: Arc<str>,
     pub(crate) awaiting: Vec<u64>,
     pub(crate) asked: Vec<u64>,
@@ -172,12 +172,12 @@ pub(crate) enum HeartbeatContent {
     List {
         from: u64,
         upto: u64,
-        listed: Vec<BeatHold>,
+        listed: Vec<HeartbeatHold>,
     },
 }
 
 #[derive(Debug)]
-pub(crate) struct BeatHold {
+pub(crate) struct HeartbeatHold {
     pub(crate) number: u64,
     pub(crate) domain: Arc<str>,
     pub(crate) copies: u32,
@@ -186,18 +186,18 @@ pub(crate) struct BeatHold {
     pub(crate) seized: Option<TransferId>,
 }
 
-impl BeatPart {
+impl HeartbeatPart {
     /// About as many bytes as it takes in a record.
     pub(crate) fn bytes(&self) -> usize {
         let listed: usize = match &self.says {
             HeartbeatContent::Digest(_) => 0,
-            HeartbeatContent::List { listed, .. } => listed.iter().map(BeatHold::bytes).sum(),
+            HeartbeatContent::List { listed, .. } => listed.iter().map(HeartbeatHold::bytes).sum(),
         };
         64 + self.name.len() + 9 * (self.awaiting.len() + self.asked.len()) + listed
     }
 }
 
-impl BeatHold {
+impl HeartbeatHold {
     pub(crate) fn bytes(&self) -> usize {
         64 + self.domain.len()
     }
@@ -215,7 +215,7 @@ impl Heartbeat {
             }
             indices.push(u32::try_from(names.len() - 1).unwrap_or(u32::MAX));
         }
-        let lists: Vec<Vec<Listed<'_>>> = self.parts.iter().map(BeatPart::listed).collect();
+        let lists: Vec<Vec<Listed<'_>>> = self.parts.iter().map(HeartbeatPart::listed).collect();
         let parts: Vec<Part<'_>> = self
             .parts
             .iter()
@@ -231,11 +231,11 @@ impl Heartbeat {
                 },
             })
             .collect();
-        write_beat(writer, sender, &names, self.head, &parts);
+        write_heartbeat(writer, sender, &names, self.head, &parts);
     }
 }
 
-impl BeatPart {
+impl HeartbeatPart {
     fn listed(&self) -> Vec<Listed<'_>> {
         let HeartbeatContent::List { listed, .. } = &self.says else {
             return Vec::new();

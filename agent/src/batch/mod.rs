@@ -21,7 +21,7 @@ pub(crate) enum Payload {
     /// Operations on holds.
     Holds(HoldOps),
     /// A heartbeat: what the agent holds.
-    Beat(Heartbeat),
+    Heartbeat(Heartbeat),
 }
 
 impl From<CallBatch> for Payload {
@@ -35,7 +35,7 @@ impl Payload {
         match self {
             Self::Hits(batch) => batch.partition,
             Self::Holds(payload) => payload.partition,
-            Self::Beat(payload) => payload.partition,
+            Self::Heartbeat(payload) => payload.partition,
         }
     }
 
@@ -43,7 +43,7 @@ impl Payload {
     pub(crate) fn hits(&self) -> u64 {
         match self {
             Self::Hits(batch) => batch.hits,
-            Self::Holds(_) | Self::Beat(_) => 0,
+            Self::Holds(_) | Self::Heartbeat(_) => 0,
         }
     }
 
@@ -51,7 +51,7 @@ impl Payload {
     pub(crate) fn refused_calls(&self) -> u64 {
         match self {
             Self::Hits(batch) => batch.refused_calls,
-            Self::Holds(_) | Self::Beat(_) => 0,
+            Self::Holds(_) | Self::Heartbeat(_) => 0,
         }
     }
 
@@ -65,7 +65,7 @@ impl Payload {
         match self {
             Self::Hits(batch) => batch.encode(writer, sender, resources),
             Self::Holds(payload) => payload.encode(writer, sender),
-            Self::Beat(payload) => payload.encode(writer, sender),
+            Self::Heartbeat(payload) => payload.encode(writer, sender),
         }
     }
 }

@@ -15,8 +15,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names::EVERYBODY;
-use tollgate_shared::place::Place;
 use tollgate_shared::wire::statement::Denial;
 
 use super::lately::REMEMBERED;
@@ -33,11 +33,11 @@ pub(crate) struct ScopeNotice<'a> {
     /// Whether the scope is a group of domains; then `domain` is the group's name.
     pub(crate) is_group: bool,
     pub(crate) partition: u32,
-    pub(crate) place: Place,
+    pub(crate) place: LogPosition,
     pub(crate) change: ScopeSays,
     pub(crate) lease: &'a Lease,
     /// Statements below this position about scopes without an entry are older than what is known.
-    pub(crate) settled: Option<Place>,
+    pub(crate) settled: Option<LogPosition>,
 }
 
 impl ScopeNotice<'_> {
@@ -80,7 +80,7 @@ pub(crate) struct EndedDenial {
     pub(crate) domain: Box<str>,
     pub(crate) is_group: bool,
     pub(crate) partition: u32,
-    pub(crate) place: Place,
+    pub(crate) place: LogPosition,
 }
 
 impl EndedDenial {
@@ -100,7 +100,7 @@ impl EndedDenial {
 struct OpenedScope {
     resource: ResourceId,
     partition: u32,
-    place: Place,
+    place: LogPosition,
 }
 
 /// The writer's side of the deny list.
@@ -114,7 +114,7 @@ pub(crate) struct DenyList {
     opened: HashMap<u64, OpenedScope>,
     /// Once notes were dropped at the bound: by resource and partition, the greatest log position of a dropped note.
     /// Statements at or below it about scopes without an entry are ignored.
-    forgotten: HashMap<(ResourceId, u32), Place>,
+    forgotten: HashMap<(ResourceId, u32), LogPosition>,
     /// The ends of denials, the first one on top. Entries may be stale.
     ends: BinaryHeap<Reverse<(Mono, u64)>>,
     /// Resources that are denied as a whole.
@@ -335,8 +335,12 @@ impl DenyList {
 
     /// The agent has received everything up to some log position of each partition for a resource: notes up to it are
     /// no longer needed.
-    pub(crate) fn settle(&mut self, resource: ResourceId, below: impl Fn(u32) -> Option<Place>) {
-        let needed = |of: ResourceId, partition: u32, place: Place| {
+    pub(crate) fn settle(
+        &mut self,
+        resource: ResourceId,
+        below: impl Fn(u32) -> Option<LogPosition>,
+    ) {
+        let needed = |of: ResourceId, partition: u32, place: LogPosition| {
             of != resource || below(partition).is_none_or(|below| below <= place)
         };
         self.opened
@@ -354,7 +358,7 @@ impl DenyList {
     pub(crate) fn end_unlisted(
         &mut self,
         resources: &HashSet<ResourceId>,
-        below: &HashMap<u32, Place>,
+        below: &HashMap<u32, LogPosition>,
         listed: &HashSet<u64>,
     ) -> Vec<EndedDenial> {
         self.remove_where(|fingerprint, entry| {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Cause, Denial};
 
@@ -20,12 +20,12 @@ const NOW: Mono = Mono(1_000_000);
 #[derive(Clone, Copy, Debug)]
 struct Stated {
     domain: usize,
-    place: Place,
+    place: LogPosition,
     until: Option<u64>,
 }
 
-fn place(offset: u64) -> Place {
-    Place {
+fn place(offset: u64) -> LogPosition {
+    LogPosition {
         generation: 1,
         offset,
         entry: 0,
@@ -67,7 +67,7 @@ impl Bench {
         self.take_settled(stated, None)
     }
 
-    fn take_settled(&mut self, stated: Stated, settled: Option<Place>) -> StatementOutcome {
+    fn take_settled(&mut self, stated: Stated, settled: Option<LogPosition>) -> StatementOutcome {
         let word = ScopeNotice {
             is_group: false,
             resource: &self.resource,
@@ -84,7 +84,7 @@ impl Bench {
     }
 
     /// Which domains are refused, and by which log position; through the filter, as calls see it.
-    fn denied(&self) -> BTreeMap<usize, (Place, u64)> {
+    fn denied(&self) -> BTreeMap<usize, (LogPosition, u64)> {
         (0..DOMAINS.len())
             .filter_map(|index| {
                 let fingerprint = self.resource.fingerprint(DOMAINS[index]);
@@ -102,7 +102,7 @@ impl Bench {
 }
 
 /// The model: for every domain the statement at the greatest log position.
-fn model(log: &[Stated]) -> BTreeMap<usize, (Place, u64)> {
+fn model(log: &[Stated]) -> BTreeMap<usize, (LogPosition, u64)> {
     let mut last: BTreeMap<usize, Stated> = BTreeMap::new();
     for stated in log {
         last.insert(stated.domain, *stated);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use dashmap::DashMap;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names::EVERYBODY;
-use tollgate_shared::place::Place;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
@@ -66,7 +66,7 @@ pub(super) struct DenialEntry {
     /// Whether the scope is a group; then `domain` is the group's name.
     pub(super) is_group: bool,
     pub(super) partition: u32,
-    pub(super) place: Place,
+    pub(super) place: LogPosition,
     pub(super) until: Mono,
     pub(super) closed: Closed,
     pub(super) lease: Lease,
@@ -77,7 +77,7 @@ pub(super) struct DenialEntry {
 pub(crate) struct Refusal {
     pub(crate) scope: Scope,
     pub(crate) partition: u32,
-    pub(crate) place: Place,
+    pub(crate) place: LogPosition,
     /// [`Span::MAX`]: the denial does not end by itself.
     pub(crate) remaining: Span,
     pub(crate) closed: Closed,

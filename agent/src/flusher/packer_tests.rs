@@ -4,7 +4,7 @@ use super::super::partition_queue::GATHER;
 use super::*;
 use crate::deny::DenyView;
 use crate::guard::Guard;
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, Sender};
 use tollgate_shared::wire::public::{Kind, Public};
@@ -214,7 +214,7 @@ fn guards(partitions: u32) -> Guards {
     for partition in 0..partitions {
         guard.note_watermark(
             partition,
-            Place::default(),
+            LogPosition::default(),
             true,
             Span::ZERO,
             Mono::ZERO.plus(HEARD),
@@ -265,7 +265,7 @@ fn a_wall_clock_set_forward_ages_no_call_past_the_last_visit() {
     packer.set_partitions(1, NOW);
     let news = Guard::default();
     news.set_partitions(1);
-    news.note_watermark(0, Place::default(), true, Span::ZERO, Mono(2));
+    news.note_watermark(0, LogPosition::default(), true, Span::ZERO, Mono(2));
     let ended = Mono(2).plus(Span::from_secs(1));
     let now = ended.plus(Span::from_millis(1));
     let mut is_guarded = |since| {

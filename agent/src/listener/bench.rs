@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollgate_shared::epoch::EpochSecret;
+use tollgate_shared::log_position::{LogId, LogPosition};
 use tollgate_shared::names::partition_of_pair;
-use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
@@ -282,7 +282,7 @@ pub(super) fn stated_in(
         remaining: remaining.unwrap_or(Span::ZERO),
         statement: Statement {
             scope: Scope::Pair(domain.into()),
-            place: Place {
+            place: LogPosition {
                 generation,
                 offset,
                 entry: 0,

@@ -30,7 +30,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tollgate_shared::place::LogId;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::wire::frame::Watermark;
 
 /// The logs with which the known limits were taught.

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use tollgate_shared::log_position::{Code, LogPosition};
 use tollgate_shared::names::EVERYBODY;
-use tollgate_shared::place::{Code, Place};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope};
@@ -200,7 +200,7 @@ impl Listener {
     ) {
         for one in watermarks {
             if !foreign.contains(&one.partition) {
-                let watermark = Place::of_record(one.log, one.ruled);
+                let watermark = LogPosition::of_record(one.log, one.ruled);
                 let guard = &self.around.sight.guard;
                 guard.note_watermark(one.partition, watermark, one.current, late, now);
             }
@@ -252,7 +252,7 @@ impl Listener {
         resource: &Arc<Resource>,
         notice: &StatementNotice,
         late: Span,
-        settled: Option<Place>,
+        settled: Option<LogPosition>,
         now: Mono,
     ) -> Option<u64> {
         let statement = &notice.statement;
@@ -360,7 +360,7 @@ impl Listener {
         &mut self,
         index: usize,
         resource: &Resource,
-        (partition, place): (u32, Place),
+        (partition, place): (u32, LogPosition),
         denial: &Denial,
         now: Mono,
     ) {

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::log_position::{LogId, LogPosition};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::Watermark;
 
@@ -45,7 +45,7 @@ pub(crate) enum LogNews {
 
 #[derive(Debug, Default)]
 struct KnownPartition {
-    ruled: Option<Place>,
+    ruled: Option<LogPosition>,
     lease: Lease,
     /// The shorter lease, for copies; only on the control topic.
     copies_lease: Lease,
@@ -118,7 +118,7 @@ impl Ledger {
         late: Span,
         now: Mono,
     ) -> bool {
-        let place = Place::of_record(watermarks.log, watermarks.ruled);
+        let place = LogPosition::of_record(watermarks.log, watermarks.ruled);
         let known = self.known.entry((topic, watermarks.partition)).or_default();
         if known.ruled.is_some_and(|ruled| place <= ruled) {
             return false;
@@ -135,7 +135,7 @@ impl Ledger {
     }
 
     /// Up to which log position a topic's statements about a partition have been received.
-    pub(crate) fn ruled(&self, topic: TopicKey, partition: u32) -> Option<Place> {
+    pub(crate) fn ruled(&self, topic: TopicKey, partition: u32) -> Option<LogPosition> {
         self.known
             .get(&(topic, partition))
             .and_then(|known| known.ruled)

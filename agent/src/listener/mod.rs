@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
@@ -93,7 +93,7 @@ pub(crate) struct Listener {
     /// When the listener last asked for a resource because its limits changed, or might have.
     refreshed: HashMap<ResourceId, Mono>,
     /// The newest ban of a partition about which the listener asked although denials are ignored.
-    bans_asked: HashMap<(ResourceId, u32), Place>,
+    bans_asked: HashMap<(ResourceId, u32), LogPosition>,
     /// Which aggregator the listener asks next about doubted limits.
     next_doubted: usize,
     /// When the listener next looks for silent topics.
@@ -175,12 +175,12 @@ impl Listener {
         &self,
         resource: ResourceId,
         partition: u32,
-    ) -> Option<tollgate_shared::place::Place> {
+    ) -> Option<tollgate_shared::log_position::LogPosition> {
         self.ledger.ruled(TopicKey::Of(resource), partition)
     }
 
     /// The log of a partition, as far as known.
-    pub(crate) fn known_log(&self, partition: u32) -> Option<tollgate_shared::place::LogId> {
+    pub(crate) fn known_log(&self, partition: u32) -> Option<tollgate_shared::log_position::LogId> {
         self.ledger.log_of(partition)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate_shared::place::{Code, Place};
+use tollgate_shared::log_position::{Code, LogPosition};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::link::{FromAggregator, Snapshot};
 use tollgate_shared::wire::public::Public;
@@ -129,11 +129,11 @@ impl Listener {
         peer.delay.round_trip(ask.asked.at, snapshot.clock);
         let late = peer.delay.late(snapshot.clock, now);
         let foreign = self.note_logs(&snapshot.evidence, now);
-        let below: HashMap<u32, Place> = snapshot
+        let below: HashMap<u32, LogPosition> = snapshot
             .evidence
             .iter()
             .filter(|one| !foreign.contains(&one.partition))
-            .map(|one| (one.partition, Place::of_record(one.log, one.ruled)))
+            .map(|one| (one.partition, LogPosition::of_record(one.log, one.ruled)))
             .collect();
         let teaches = self.cached_limits.take(&snapshot.evidence, &foreign);
         for topic in &snapshot.topics {
@@ -186,7 +186,7 @@ impl Listener {
         resource.learn(public);
     }
 
-    fn end_unlisted(&mut self, ask: &Ask, below: &HashMap<u32, Place>, now: Mono) {
+    fn end_unlisted(&mut self, ask: &Ask, below: &HashMap<u32, LogPosition>, now: Mono) {
         for ended in self.deny.end_unlisted(&ask.resources, below, &ask.listed) {
             Counters::add(&self.around.counters.lifts_taken, 1);
             if let Some(resource) = self.resource(ended.resource) {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tollgate_shared::place::LogId;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::Frame;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Member};

@@ -11,8 +11,8 @@
 //! Words, because a ring of words takes an event with one copy of memory. Knows nothing of threads. What stays true:
 //! an event is read as it was written.
 
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names::NAME_BYTES_MAX;
-use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::Cause;
 
@@ -73,7 +73,7 @@ pub(crate) enum Happened {
         /// The cause of the refusal.
         cause: Cause,
         /// The log position of the denial, if a statement refused the call.
-        place: Option<Place>,
+        place: Option<LogPosition>,
     },
 }
 
@@ -227,7 +227,7 @@ impl<'w> EventReader<'w> {
             }
             kind => {
                 let both = *self.words.next()?;
-                let place = Place {
+                let place = LogPosition {
                     generation: both as u32,
                     offset: *self.words.next()?,
                     entry: *self.words.next()? as u32,
@@ -318,7 +318,7 @@ mod tests {
         ];
         let place =
             (any::<u32>(), any::<u64>(), any::<u32>()).prop_map(|(generation, offset, entry)| {
-                Place {
+                LogPosition {
                     generation,
                     offset,
                     entry,
@@ -394,7 +394,7 @@ mod tests {
             happened: Happened::Refused {
                 copies: 1,
                 cause: Cause::Hard,
-                place: Some(Place::default()),
+                place: Some(LogPosition::default()),
             },
         };
         words.write(&event);

@@ -17,8 +17,8 @@
 //!
 //! Hold table, hold session and calls are those of any agent. Nothing is sent, and all verdicts come from the test.
 
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names::{EVERYBODY, partition_of_resource};
-use tollgate_shared::place::Place;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::holds::Op;
 use tollgate_shared::wire::public::{Kind, OnExcess, Public, PublicCopies, PublicGroup, Reserving};
@@ -248,7 +248,7 @@ impl TestAgent {
     pub fn rule(&self, resource: &str, number: u64, ruling: Ruling) {
         let mut said = self.said();
         self.sweep(&mut said);
-        let place = Place {
+        let place = LogPosition {
             generation: 1,
             offset: said.next_offset,
             entry: 0,

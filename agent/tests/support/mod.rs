@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use state::State;
 use tokio::sync::{mpsc, watch};
-use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::log_position::{LogId, LogPosition};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
-use tollgate_shared::wire::beat::Beat;
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
+use tollgate_shared::wire::heartbeat::Heartbeat;
 use tollgate_shared::wire::hits::{HitBatch, Sender};
-use tollgate_shared::wire::holds::{Does, HoldOp};
+use tollgate_shared::wire::holds::{HoldAction, HoldOp};
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal, Snapshot, TopicSnapshot};
 use tollgate_shared::wire::public::Public;
 use tollgate_shared::wire::record::Record;
@@ -352,7 +352,7 @@ impl Served {
                         let ops: Vec<String> = batch.ops().map(|op| text_of_op(&op)).collect();
                         state.take_said(partition, &batch.sender, ops.join(", "));
                     }
-                    Ok(Record::Beat(beat)) => {
+                    Ok(Record::Heartbeat(beat)) => {
                         let text = text_of_beat(&beat);
                         state.take_said(partition, &beat.sender, text);
                     }
@@ -375,22 +375,24 @@ impl Served {
 
 fn text_of_op(op: &HoldOp<'_>) -> String {
     let number = op.number;
-    match op.does {
-        Does::Reserve {
+    match op.action {
+        HoldAction::Reserve {
             domain,
             copies,
             min,
         } if min < copies => format!("reserve {number} {domain} x{min}..{copies}"),
-        Does::Reserve { domain, copies, .. } => format!("reserve {number} {domain} x{copies}"),
-        Does::Hold { domain, copies } => format!("hold {number} {domain} x{copies}"),
-        Does::Release { copies } => format!("release {number} x{copies}"),
-        Does::Transfer { copies, to, .. } => format!("transfer {number} x{copies} {to}"),
-        Does::Seize { from } => format!("seize {number} {from}"),
-        Does::Cancel => format!("cancel {number}"),
+        HoldAction::Reserve { domain, copies, .. } => {
+            format!("reserve {number} {domain} x{copies}")
+        }
+        HoldAction::Hold { domain, copies } => format!("hold {number} {domain} x{copies}"),
+        HoldAction::Release { copies } => format!("release {number} x{copies}"),
+        HoldAction::Transfer { copies, to, .. } => format!("transfer {number} x{copies} {to}"),
+        HoldAction::Seize { from } => format!("seize {number} {from}"),
+        HoldAction::Cancel => format!("cancel {number}"),
     }
 }
 
-fn text_of_beat(beat: &Beat<'_>) -> String {
+fn text_of_beat(beat: &Heartbeat<'_>) -> String {
     let mut text = "beat".to_owned();
     if beat.head.last {
         text += " last";

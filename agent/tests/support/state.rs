@@ -45,7 +45,7 @@ impl State {
         domain: &str,
         remaining: Option<Duration>,
     ) -> StatementNotice {
-        let place = Place {
+        let place = LogPosition {
             generation: 1,
             offset: self.ruled,
             entry: 0,
@@ -109,7 +109,7 @@ impl State {
         says: VerdictSays,
         began: Instant,
     ) -> Vec<u8> {
-        let place = Place {
+        let place = LogPosition {
             generation: 1,
             offset: self.ruled,
             entry: 0,

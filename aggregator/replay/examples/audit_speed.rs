@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc::{Receiver, channel};
 use tollgate_engine::engine::{Engine, Rulings};
 use tollgate_limits::Limits;
+use tollgate_shared::log_position::{Code, LogId};
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::partition_of_pair;
-use tollgate_shared::place::{Code, LogId};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::denial::Announced;
@@ -167,8 +167,14 @@ fn main() {
     for (index, p) in (0..).zip(&mut partitions) {
         let pen = || RecordPen::new(&MacKey::UNPROTECTED, index);
         apply(&mut out, p, index, BEGIN_US, pen().genesis(LOG));
-        let pointer = LimitsActivation { version: 1, digest };
-        apply(&mut out, p, index, BEGIN_US, pen().pointer(&pointer));
+        let activation = LimitsActivation { version: 1, digest };
+        apply(
+            &mut out,
+            p,
+            index,
+            BEGIN_US,
+            pen().limits_activation(&activation),
+        );
     }
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
     let mut ticks = 0;
@@ -208,7 +214,7 @@ fn main() {
             for (index, p) in (0..).zip(&mut partitions) {
                 let tick = Tick {
                     log: LOG,
-                    owner: "audit_speed",
+                    aggregator: "audit_speed",
                     instance: 3,
                     number: ticks,
                 };

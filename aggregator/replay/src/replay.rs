@@ -149,7 +149,7 @@ impl Replay {
             Record::Unknown {
                 skippable: true, ..
             } => return Ok(Met::Skipped),
-            Record::Pointer(activation) => {
+            Record::LimitsActivation(activation) => {
                 if let Some(why) = self.fault_of(delivered.offset, activation, source)? {
                     return Ok(Met::Forged(why));
                 }

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use tollgate_limits::RateResource;
-use tollgate_shared::place::Code;
+use tollgate_shared::log_position::Code;
 
 use super::Global;
 use super::logs::{LogArgs, replay_failure};

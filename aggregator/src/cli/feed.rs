@@ -350,7 +350,7 @@ fn unreadable(name: &str, error: &dyn std::fmt::Display) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_shared::place::Place;
+    use tollgate_shared::log_position::LogPosition;
     use tollgate_shared::time::Timestamp;
     use tollgate_shared::wire::Writer;
     use tollgate_shared::wire::statement::{Cause, Statement};
@@ -367,7 +367,7 @@ mod tests {
                 remaining: Span::ZERO,
                 statement: Statement {
                     scope: Scope::Pair("a\u{1b}[2J".into()),
-                    place: Place::default(),
+                    place: LogPosition::default(),
                     says: Says::Open,
                 },
             }],

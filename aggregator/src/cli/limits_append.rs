@@ -8,9 +8,9 @@
 //! one, so that another pusher in between causes a conflict, and the versions before the conflict stay.
 
 use tokio::sync::mpsc;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::NAME_BYTES_MAX;
-use tollgate_shared::place::LogId;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::{Act, Amendment};
 use tollgate_shared::wire::limits_document::REASON_BYTES_MAX;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tollgate_agent::{Agent, Rate, Refused};
-use tollgate_shared::place::Code;
+use tollgate_shared::log_position::Code;
 
 use super::clock::{monotonic_ns, wall_us};
 use super::cost::{Cost, CostMeter, DemoPhase};

@@ -241,11 +241,11 @@ async fn records_of_a_later_build_are_reported() {
             at: Timestamp::from_millis(1),
         };
         put(all, Stream::Limits, 0, pushed.record());
-        let pointer = LimitsActivation {
+        let activation = LimitsActivation {
             version: known + 1,
             digest: digest(later.as_bytes()),
         };
-        let record = RecordPen::new(&MacKey::UNPROTECTED, 2).pointer(&pointer);
+        let record = RecordPen::new(&MacKey::UNPROTECTED, 2).limits_activation(&activation);
         put(all, Stream::Hits, 2, record);
     });
     let (code, err) = refused(dir.path(), &["audit", "--export", "rules"]);

@@ -17,8 +17,8 @@ use tollgate_shared::wire;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::hits::write_hits;
 use tollgate_shared::wire::record::{Record, RecordPen, kind};
+use tollgate_shared::wire::state_digest::StateDigest;
 use tollgate_shared::wire::statement::Says;
-use tollgate_shared::wire::testimony::StateDigest;
 
 use crate::support::export::{All, altered, of, read_all};
 use crate::support::{self, Dealer, directory, run, serve};
@@ -138,7 +138,7 @@ fn kinds(report: &Value) -> Vec<&str> {
 }
 
 fn code(announced: &Announced) -> String {
-    let code = tollgate_shared::place::Code {
+    let code = tollgate_shared::log_position::Code {
         partition: announced.partition,
         place: announced.statement.place,
     };
@@ -472,13 +472,13 @@ async fn recorded_state_digests_are_compared_with_the_replay() {
             ("other", noted.2 ^ 1, DIGEST_FORM + 1),
         ];
         for (owner, digest, form) in said {
-            let testimony = StateDigest {
+            let state_digest = StateDigest {
                 offset: noted.0,
                 rules: noted.1,
                 form,
                 digest,
                 group: "b",
-                owner,
+                aggregator: owner,
                 instance: 7,
             };
             let pen = RecordPen::new(&MacKey::UNPROTECTED, partition);
@@ -486,7 +486,7 @@ async fn recorded_state_digests_are_compared_with_the_replay() {
             records.push(Delivered {
                 offset: last.offset + 1,
                 appended: last.appended,
-                bytes: pen.testimony(&testimony).into(),
+                bytes: pen.state_digest(&state_digest).into(),
             });
         }
     });

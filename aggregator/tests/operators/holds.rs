@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tollgate_agent::{Agent, Confirmation, Copies, Hold, Refused, SeizeError};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::wire::Writer;
-use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
+use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 
 use crate::support::{DEADLINE, Dealer, Served, directory, run, serve};
 
@@ -186,7 +186,7 @@ async fn copies_of_a_dead_process_are_free_after_its_timeout() {
         resource: 0,
         number: 1,
         at: sender.sent,
-        does: Does::Hold {
+        action: HoldAction::Hold {
             domain: "acme",
             copies: 2,
         },

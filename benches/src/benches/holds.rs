@@ -15,7 +15,7 @@ use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::Sender;
-use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
+use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 
 use crate::harness::Session;
 use crate::harness::child::{argument, ask, say};
@@ -264,12 +264,12 @@ impl Fleet {
             resource: 0,
             number,
             at: sent,
-            does: match of {
-                Some(of) => Does::Hold {
+            action: match of {
+                Some(of) => HoldAction::Hold {
                     domain: &names[of as usize],
                     copies: 1,
                 },
-                None => Does::Release { copies: 1 },
+                None => HoldAction::Release { copies: 1 },
             },
         });
         write_holds(&mut self.writer, &sender, &[RESOURCE], ops);

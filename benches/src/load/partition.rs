@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use tollgate_engine::{Engine, Fate, Rulings};
 use tollgate_limits::Limits;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::mac::MacKey;
-use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
 
@@ -52,8 +52,8 @@ impl Partition {
         let begin = Timestamp::from_micros(BEGIN_US);
         let genesis = RecordPen::new(&MacKey::UNPROTECTED, 0).genesis(LOG);
         partition.expect_applied(&genesis, begin)?;
-        let pointer = partition.version(limits)?;
-        partition.expect_applied(&pointer, begin)?;
+        let activation = partition.version(limits)?;
+        partition.expect_applied(&activation, begin)?;
         Ok(partition)
     }
 
@@ -71,8 +71,8 @@ impl Partition {
             .map_or(1, |newest| newest + 1);
         self.versions.insert(version, Arc::new(limits));
         let digest = [0; 32];
-        let pointer = LimitsActivation { version, digest };
-        Ok(RecordPen::new(&MacKey::UNPROTECTED, 0).pointer(&pointer))
+        let activation = LimitsActivation { version, digest };
+        Ok(RecordPen::new(&MacKey::UNPROTECTED, 0).limits_activation(&activation))
     }
 
     /// The tick that is due before something is appended at this instant; `None` if none is.
@@ -84,7 +84,7 @@ impl Partition {
         self.ticks += 1;
         let tick = Tick {
             log: LOG,
-            owner: "bench-owner",
+            aggregator: "bench-owner",
             instance: 9,
             number: self.ticks,
         };

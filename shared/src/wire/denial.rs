@@ -8,8 +8,8 @@ use super::reader::{DecodeError, Reader};
 use super::record::{read_log_id, write_log_id};
 use super::statement::Statement;
 use super::writer::Writer;
+use crate::log_position::LogId;
 use crate::names::NAME_BYTES_MAX;
-use crate::place::LogId;
 
 /// The number of this kind, after the version byte.
 pub const KIND: u8 = 8;

@@ -20,8 +20,8 @@ use super::reader::{DecodeError, FieldFault, Reader};
 use super::record::{read_log_id, write_log_id};
 use super::statement::Statement;
 use super::writer::Writer;
+use crate::log_position::LogId;
 use crate::names::NAME_BYTES_MAX;
-use crate::place::LogId;
 use crate::time::{Span, Timestamp};
 
 /// Bytes of a topic. Text, because subscriptions are text for the `zeromq` crate.

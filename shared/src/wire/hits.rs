@@ -14,12 +14,12 @@
 //! Decoding reads every entry once and keeps it: decoding entries again on iteration costs more than the one
 //! allocation that holds a batch's entries. Refused calls, of which there are few, are decoded again.
 
-use super::log_position::{read_place, write_place};
+use super::log_position::{read_log_position, write_log_position};
 use super::reader::{DecodeError, FieldFault, Reader};
 use super::statement::Cause;
 use super::writer::Writer;
+use crate::log_position::LogPosition;
 use crate::names::NAME_BYTES_MAX;
-use crate::place::Place;
 use crate::time::Timestamp;
 
 /// The most resources one batch may name. It bounds what decoding allocates.
@@ -112,7 +112,7 @@ pub struct Refused<'a> {
     /// Why.
     pub cause: Cause,
     /// The statement under which they were refused, if there was one.
-    pub place: Option<Place>,
+    pub place: Option<LogPosition>,
 }
 
 /// A decoded batch, borrowing from its bytes.
@@ -410,7 +410,7 @@ fn read_refused<'a>(
         place: if reader.nil() {
             None
         } else {
-            Some(read_place(reader)?)
+            Some(read_log_position(reader)?)
         },
     })
 }
@@ -481,7 +481,7 @@ fn write_refused(writer: &mut Writer, entry: &Refused<'_>, sent: Timestamp) {
     writer.i64(sent.signed_micros_since(entry.last));
     entry.cause.write(writer);
     match entry.place {
-        Some(place) => write_place(writer, place),
+        Some(place) => write_log_position(writer, place),
         None => writer.nil(),
     }
 }

@@ -35,12 +35,12 @@ pub struct HoldOp<'a> {
     /// staged.
     pub at: Timestamp,
     /// The operation.
-    pub does: Does<'a>,
+    pub action: HoldAction<'a>,
 }
 
 /// What an operation does to its hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Does<'a> {
+pub enum HoldAction<'a> {
     /// Asks for copies that are used only once they are granted (strict).
     Reserve {
         /// On whose behalf.
@@ -82,20 +82,20 @@ pub enum Does<'a> {
     Cancel,
 }
 
-/// The kind of an operation: [`Does`] without its fields. Stable numbers.
+/// The kind of an operation: [`HoldAction`] without its fields. Stable numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
-    /// [`Does::Reserve`].
+    /// [`HoldAction::Reserve`].
     Reserve,
-    /// [`Does::Hold`].
+    /// [`HoldAction::Hold`].
     Hold,
-    /// [`Does::Release`].
+    /// [`HoldAction::Release`].
     Release,
-    /// [`Does::Transfer`].
+    /// [`HoldAction::Transfer`].
     Transfer,
-    /// [`Does::Seize`].
+    /// [`HoldAction::Seize`].
     Seize,
-    /// [`Does::Cancel`].
+    /// [`HoldAction::Cancel`].
     Cancel,
 }
 
@@ -175,22 +175,22 @@ impl<'a> HoldOp<'a> {
             resource,
             number,
             at,
-            does: Does::read(reader, op)?,
+            action: HoldAction::read(reader, op)?,
         })
     }
 
     fn write(&self, writer: &mut Writer, sent: Timestamp) {
-        let op = self.does.op();
+        let op = self.action.op();
         writer.array(op.fields() as usize);
         op.write(writer);
         writer.u64(u64::from(self.resource));
         writer.u64(self.number);
         writer.i64(sent.signed_micros_since(self.at));
-        self.does.write(writer);
+        self.action.write(writer);
     }
 }
 
-impl<'a> Does<'a> {
+impl<'a> HoldAction<'a> {
     /// Its kind.
     pub const fn op(&self) -> Op {
         match self {

@@ -2,18 +2,18 @@
 
 use super::reader::{DecodeError, Reader};
 use super::writer::Writer;
-use crate::place::Place;
+use crate::log_position::LogPosition;
 
-pub(super) fn read_place(reader: &mut Reader<'_>) -> Result<Place, DecodeError> {
+pub(super) fn read_log_position(reader: &mut Reader<'_>) -> Result<LogPosition, DecodeError> {
     reader.fixed_array("place", 3, "3")?;
-    Ok(Place {
+    Ok(LogPosition {
         generation: reader.u32("generation")?,
         offset: reader.u64("offset")?,
         entry: reader.u32("entry")?,
     })
 }
 
-pub(super) fn write_place(writer: &mut Writer, place: Place) {
+pub(super) fn write_log_position(writer: &mut Writer, place: LogPosition) {
     writer.array(3);
     writer.u64(u64::from(place.generation));
     writer.u64(place.offset);

@@ -12,10 +12,10 @@
 //! part, or a [`DecodeError`] with position and reason.
 
 pub mod amendment;
-pub mod beat;
 pub mod denial;
 pub mod frame;
 mod greeting;
+pub mod heartbeat;
 pub mod hits;
 pub mod holds;
 pub mod limits_document;
@@ -30,8 +30,8 @@ mod public_rate;
 mod reader;
 pub mod record;
 pub mod set_rows;
+pub mod state_digest;
 pub mod statement;
-pub mod testimony;
 mod value;
 pub mod verdict;
 mod writer;

@@ -9,21 +9,21 @@
 //! totals   6  [resource, source partition, source offset, nil, first millisecond,
 //!              [[milliseconds later, copies, unguarded], ...]] tag
 //! pointer  7  [version, digest (32 bytes)]                             tag
-//! testimony 136  see `testimony`                                       tag
+//! testimony 136  see `state_digest`                                       tag
 //! ```
 //!
 //! A kind with its top bit set may be skipped by a build that does not know it. Any other unknown kind stops
 //! the partition if the record has the tag of an aggregator, and is a dead letter if it has not.
 
-use super::beat::Beat;
+use super::heartbeat::Heartbeat;
 use super::hits::{HitBatch, read_copies};
 use super::holds::HoldBatch;
 use super::reader::{DecodeError, FieldFault, Reader};
-use super::testimony::StateDigest;
+use super::state_digest::StateDigest;
 use super::writer::Writer;
+use crate::log_position::LogId;
 use crate::mac::{MAC_BYTES, MacKey};
 use crate::names::NAME_BYTES_MAX;
-use crate::place::LogId;
 use crate::time::Timestamp;
 
 /// The numbers of kinds, which follow the version byte.
@@ -35,31 +35,34 @@ pub mod kind {
     /// Hold operations of an agent.
     pub const HOLDS: u8 = 3;
     /// An agent's heartbeat: it lives, and lists its holds.
-    pub const BEAT: u8 = 4;
+    pub const HEARTBEAT: u8 = 4;
     /// Time, brought in by an aggregator.
     pub const TICK: u8 = 5;
     /// What counts against the global limit of a resource.
     pub const TOTALS: u8 = 6;
     /// A limits activation: the limits version that rules from here on.
-    pub const POINTER: u8 = 7;
+    pub const LIMITS_ACTIVATION: u8 = 7;
     /// A build may skip unknown kinds with this bit.
     pub const SKIPPABLE: u8 = 0x80;
     /// A state digest of an aggregator, for others to compare.
-    pub const TESTIMONY: u8 = SKIPPABLE | 8;
+    pub const STATE_DIGEST: u8 = SKIPPABLE | 8;
 
     /// Whether agents may append this kind.
-    pub const fn is_agents(kind: u8) -> bool {
-        matches!(kind, HITS | HOLDS | BEAT)
+    pub const fn is_of_agents(kind: u8) -> bool {
+        matches!(kind, HITS | HOLDS | HEARTBEAT)
     }
 
     /// Whether only aggregators may append this kind, under a tag.
-    pub const fn is_owners(kind: u8) -> bool {
-        matches!(kind, GENESIS | TICK | TOTALS | POINTER | TESTIMONY)
+    pub const fn is_of_aggregators(kind: u8) -> bool {
+        matches!(
+            kind,
+            GENESIS | TICK | TOTALS | LIMITS_ACTIVATION | STATE_DIGEST
+        )
     }
 
     /// Whether a record of this kind counts only under a tag.
     pub const fn needs_tag(kind: u8) -> bool {
-        is_owners(kind) || !(is_agents(kind) || kind & SKIPPABLE != 0)
+        is_of_aggregators(kind) || !(is_of_agents(kind) || kind & SKIPPABLE != 0)
     }
 }
 
@@ -73,15 +76,15 @@ pub enum Record<'a> {
     /// Hold operations of an agent.
     Holds(HoldBatch<'a>),
     /// An agent's heartbeat: it lives, and lists its holds.
-    Beat(Beat<'a>),
+    Heartbeat(Heartbeat<'a>),
     /// Time, brought in by an aggregator.
     Tick(Tick<'a>),
     /// What counts against the global limit of a resource.
     Totals(Totals<'a>),
     /// The limits version that rules from here on.
-    Pointer(LimitsActivation),
+    LimitsActivation(LimitsActivation),
     /// A state digest of an aggregator, which the rules ignore.
-    Testimony(StateDigest<'a>),
+    StateDigest(StateDigest<'a>),
     /// A kind that this build does not know.
     Unknown {
         /// Its number.
@@ -97,7 +100,7 @@ pub struct Tick<'a> {
     /// The log that it was written to.
     pub log: LogId,
     /// The aggregator's name.
-    pub owner: &'a str,
+    pub aggregator: &'a str,
     /// Drawn at random when the aggregator started, so that it recognises its own ticks.
     pub instance: u128,
     /// Counted by the aggregator from 1.
@@ -164,7 +167,7 @@ impl<'a> Record<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::of_message(bytes)?;
         let kind = reader.byte("kind")?;
-        if kind::is_owners(kind) {
+        if kind::is_of_aggregators(kind) {
             let end = bytes
                 .len()
                 .checked_sub(MAC_BYTES)
@@ -179,17 +182,17 @@ impl<'a> Record<'a> {
             }
             kind::HITS => Self::Hits(HitBatch::read(&mut reader)?),
             kind::HOLDS => Self::Holds(HoldBatch::read(&mut reader)?),
-            kind::BEAT => Self::Beat(Beat::read(&mut reader)?),
+            kind::HEARTBEAT => Self::Heartbeat(Heartbeat::read(&mut reader)?),
             kind::TICK => Self::Tick(Tick::read(&mut reader)?),
             kind::TOTALS => Self::Totals(Totals::read(&mut reader)?),
-            kind::POINTER => {
+            kind::LIMITS_ACTIVATION => {
                 reader.fixed_array("pointer", 2, "2")?;
-                Self::Pointer(LimitsActivation {
+                Self::LimitsActivation(LimitsActivation {
                     version: reader.u64("version")?,
                     digest: reader.array_of_bytes("digest")?,
                 })
             }
-            kind::TESTIMONY => Self::Testimony(StateDigest::read(&mut reader)?),
+            kind::STATE_DIGEST => Self::StateDigest(StateDigest::read(&mut reader)?),
             kind => {
                 return Ok(Self::Unknown {
                     kind,
@@ -238,7 +241,7 @@ impl<'a> Tick<'a> {
         reader.fixed_array("tick", 5, "5")?;
         Ok(Self {
             log: read_log_id(reader)?,
-            owner: reader.text("owner", 1, NAME_BYTES_MAX)?,
+            aggregator: reader.text("owner", 1, NAME_BYTES_MAX)?,
             instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
             number: reader.u64("number")?,
         })
@@ -318,25 +321,25 @@ impl<'k> RecordPen<'k> {
         self.writer.begin(kind::TICK);
         self.writer.array(5);
         write_log_id(&mut self.writer, tick.log);
-        self.writer.text(tick.owner);
+        self.writer.text(tick.aggregator);
         self.writer.bytes(&tick.instance.to_be_bytes());
         self.writer.u64(tick.number);
         self.signed()
     }
 
     /// A limits activation.
-    pub fn pointer(mut self, pointer: &LimitsActivation) -> Vec<u8> {
-        self.writer.begin(kind::POINTER);
+    pub fn limits_activation(mut self, activation: &LimitsActivation) -> Vec<u8> {
+        self.writer.begin(kind::LIMITS_ACTIVATION);
         self.writer.array(2);
-        self.writer.u64(pointer.version);
-        self.writer.bytes(&pointer.digest);
+        self.writer.u64(activation.version);
+        self.writer.bytes(&activation.digest);
         self.signed()
     }
 
     /// A state digest.
-    pub fn testimony(mut self, testimony: &StateDigest<'_>) -> Vec<u8> {
-        self.writer.begin(kind::TESTIMONY);
-        testimony.write(&mut self.writer);
+    pub fn state_digest(mut self, state_digest: &StateDigest<'_>) -> Vec<u8> {
+        self.writer.begin(kind::STATE_DIGEST);
+        state_digest.write(&mut self.writer);
         self.signed()
     }
 

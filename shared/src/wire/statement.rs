@@ -4,11 +4,11 @@
 //! late, out of order or from two aggregators, and all agents end with the same result. Knows nothing
 //! of how they are transported.
 
-use super::log_position::{read_place, write_place};
+use super::log_position::{read_log_position, write_log_position};
 use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
+use crate::log_position::LogPosition;
 use crate::names::NAME_BYTES_MAX;
-use crate::place::Place;
 use crate::time::{Span, Timestamp};
 
 /// The scope of a statement, within one resource.
@@ -88,7 +88,7 @@ pub struct Statement {
     /// Its scope.
     pub scope: Scope,
     /// The log position of its cause.
-    pub place: Place,
+    pub place: LogPosition,
     /// Its content.
     pub says: Says,
 }
@@ -192,7 +192,7 @@ impl Statement {
         reader.fixed_array("statement", 4, "4")?;
         Ok(Self {
             scope: Scope::read(reader)?,
-            place: read_place(reader)?,
+            place: read_log_position(reader)?,
             says: Says::read(reader)?,
         })
     }
@@ -200,7 +200,7 @@ impl Statement {
     pub(super) fn write(&self, writer: &mut Writer) {
         writer.array(4);
         self.scope.write(writer);
-        write_place(writer, self.place);
+        write_log_position(writer, self.place);
         self.says.write(writer);
     }
 }

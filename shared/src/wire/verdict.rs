@@ -21,12 +21,12 @@
 
 use super::frame::{PLAIN, begin_frame, read_list};
 use super::holds::Op;
-use super::log_position::{read_place, write_place};
+use super::log_position::{read_log_position, write_log_position};
 use super::reader::{DecodeError, FieldFault, Reader};
 use super::statement::Scope;
 use super::writer::Writer;
+use crate::log_position::LogPosition;
 use crate::names::NAME_BYTES_MAX;
-use crate::place::Place;
 use crate::time::{Span, Timestamp};
 
 /// A verdict of an aggregator on one hold of an agent's epoch, or for the epoch.
@@ -35,7 +35,7 @@ pub struct Verdict {
     /// The partition that ruled.
     pub partition: u32,
     /// The log position of its cause.
-    pub place: Place,
+    pub place: LogPosition,
     /// The epoch that it is for; other epochs of the same name ignore it.
     pub epoch: u128,
     /// The resource.
@@ -208,7 +208,7 @@ impl Verdict {
         reader.fixed_array("verdict", 5, "5")?;
         Ok(Self {
             partition: reader.u32("partition")?,
-            place: read_place(reader)?,
+            place: read_log_position(reader)?,
             epoch: u128::from_be_bytes(reader.array_of_bytes("epoch")?),
             resource: reader.text("resource", 1, NAME_BYTES_MAX)?.into(),
             says: VerdictSays::read(reader)?,
@@ -218,7 +218,7 @@ impl Verdict {
     fn write(&self, writer: &mut Writer) {
         writer.array(5);
         writer.u64(u64::from(self.partition));
-        write_place(writer, self.place);
+        write_log_position(writer, self.place);
         writer.bytes(&self.epoch.to_be_bytes());
         writer.text(&self.resource);
         self.says.write(writer);

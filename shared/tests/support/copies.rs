@@ -1,12 +1,12 @@
 //! Messages about copies, one of each kind, for the golden bytes.
 
 use tollgate_shared::holdings::{Holdings, TransferId};
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
-use tollgate_shared::wire::beat::{BeatHead, Holds, Listed, Part, write_beat};
+use tollgate_shared::wire::heartbeat::{HeartbeatHead, Holds, Listed, Part, write_heartbeat};
 use tollgate_shared::wire::hits::Sender;
-use tollgate_shared::wire::holds::{Does, HoldOp, Op, write_holds};
+use tollgate_shared::wire::holds::{HoldAction, HoldOp, Op, write_holds};
 use tollgate_shared::wire::link::{FromAggregator, Snapshot, TopicSnapshot};
 use tollgate_shared::wire::public::{
     BlindPolicy, Kind, OnExcess, Public, PublicCopies, PublicGroup, Reserving,
@@ -26,31 +26,31 @@ fn sender() -> Sender<'static> {
 /// An operation of every kind.
 pub fn holds(writer: &mut Writer) {
     let all = [
-        Does::Reserve {
+        HoldAction::Reserve {
             domain: "acme",
             copies: 5,
             min: 2,
         },
-        Does::Hold {
+        HoldAction::Hold {
             domain: "globex",
             copies: 300,
         },
-        Does::Release { copies: 1 },
-        Does::Transfer {
+        HoldAction::Release { copies: 1 },
+        HoldAction::Transfer {
             copies: 2,
             to: TransferId(0xabcd),
             ttl: Span::from_secs(30),
         },
-        Does::Seize {
+        HoldAction::Seize {
             from: TransferId(0xabcd),
         },
-        Does::Cancel,
+        HoldAction::Cancel,
     ];
-    let ops = (7..).zip(all).map(|(number, does)| HoldOp {
-        resource: u32::from(does.op() == Op::Hold),
+    let ops = (7..).zip(all).map(|(number, action)| HoldOp {
+        resource: u32::from(action.op() == Op::Hold),
         number,
         at: Timestamp::from_micros(4_990_000 + number),
-        does,
+        action,
     });
     let ops: Vec<HoldOp<'_>> = ops.collect();
     write_holds(writer, &sender(), &["sandbox", "gpu"], ops.into_iter());
@@ -94,21 +94,21 @@ pub fn beat(writer: &mut Writer) {
             holds: Holds::Digest(Holdings::default().with(8, 300)),
         },
     ];
-    let head = BeatHead {
+    let head = HeartbeatHead {
         replaces: Some(0x0101),
         more: true,
         last: false,
     };
-    write_beat(writer, &sender(), &["sandbox", "gpu"], head, &parts);
+    write_heartbeat(writer, &sender(), &["sandbox", "gpu"], head, &parts);
 }
 
 /// The last heartbeat of an epoch.
 pub fn last_beat(writer: &mut Writer) {
-    let head = BeatHead {
+    let head = HeartbeatHead {
         last: true,
-        ..BeatHead::default()
+        ..HeartbeatHead::default()
     };
-    write_beat(writer, &sender(), &[], head, &[]);
+    write_heartbeat(writer, &sender(), &[], head, &[]);
 }
 
 /// A verdict of every kind.
@@ -170,7 +170,7 @@ pub fn verdict_again(writer: &mut Writer) {
 fn frame_of(all: impl IntoIterator<Item = VerdictSays>, writer: &mut Writer) {
     let verdicts = (0..).zip(all).map(|(entry, says)| Verdict {
         partition: 3,
-        place: Place {
+        place: LogPosition {
             generation: 1,
             offset: 300,
             entry,

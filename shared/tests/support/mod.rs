@@ -3,13 +3,13 @@
 mod copies;
 
 use tollgate_shared::epoch::EpochSecret;
+use tollgate_shared::log_position::{LogId, LogPosition};
 use tollgate_shared::mac::MacKey;
-use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::amendment::Amendment;
-use tollgate_shared::wire::beat::HoldsRead;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Watermark};
+use tollgate_shared::wire::heartbeat::HoldsRead;
 use tollgate_shared::wire::hits::{Hit, HitKind, Refused, Sender, write_hits};
 use tollgate_shared::wire::limits_document::LimitsDocument;
 use tollgate_shared::wire::link::{
@@ -20,8 +20,8 @@ use tollgate_shared::wire::public::{
     AddressPrefixes, BlindPolicy, Kind, Public, PublicBucket, PublicQuota, PublicTier, QuotaUnit,
 };
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick, Total};
+use tollgate_shared::wire::state_digest::StateDigest;
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
-use tollgate_shared::wire::testimony::StateDigest;
 use tollgate_shared::wire::verdict::VerdictFrame;
 use tollgate_shared::wire::{DecodeError, Writer};
 
@@ -44,7 +44,7 @@ pub fn decoders() -> Vec<Decoder> {
                     Record::Holds(batch) => {
                         assert_eq!(batch.ops().count(), batch.ops_len() as usize);
                     }
-                    Record::Beat(beat) => {
+                    Record::Heartbeat(beat) => {
                         assert_eq!(beat.parts().count(), beat.parts_len() as usize);
                         for part in beat.parts() {
                             if let HoldsRead::List { len, .. } = part.holds {
@@ -97,7 +97,7 @@ pub fn decoders() -> Vec<Decoder> {
 fn statement() -> Statement {
     Statement {
         scope: Scope::Pair("acme".into()),
-        place: Place {
+        place: LogPosition {
             generation: 1,
             offset: 300,
             entry: 2,
@@ -197,7 +197,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             "record/tick",
             pen().tick(&Tick {
                 log: log(),
-                owner: "agg-1",
+                aggregator: "agg-1",
                 instance: 9,
                 number: 4,
             }),
@@ -221,7 +221,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ),
         (
             "record/pointer",
-            pen().pointer(&LimitsActivation {
+            pen().limits_activation(&LimitsActivation {
                 version: 7,
                 digest: [0xab; 32],
             }),
@@ -229,13 +229,13 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ),
         (
             "record/testimony",
-            pen().testimony(&StateDigest {
+            pen().state_digest(&StateDigest {
                 offset: 500,
                 rules: 1,
                 form: 1,
                 digest: 0x0102_0304,
                 group: "b",
-                owner: "agg-1",
+                aggregator: "agg-1",
                 instance: 9,
             }),
             include_str!("golden/testimony.hex").trim(),
@@ -355,7 +355,7 @@ fn hits(writer: &mut Writer) {
         first: at,
         last: sent,
         cause: Cause::Hard,
-        place: Some(Place {
+        place: Some(LogPosition {
             generation: 1,
             offset: 300,
             entry: 2,

@@ -3,8 +3,8 @@
 use super::*;
 
 prop_compose! {
-    pub fn a_place()(generation: u32, offset: u64, entry: u32) -> Place {
-        Place { generation, offset, entry }
+    pub fn a_log_position()(generation: u32, offset: u64, entry: u32) -> LogPosition {
+        LogPosition { generation, offset, entry }
     }
 }
 
@@ -57,7 +57,11 @@ pub fn a_statement() -> impl Strategy<Value = Statement> {
         Just(Scope::Resource),
         a_name().prop_map(|name| Scope::Group(name.into())),
     ];
-    (scope, a_place(), says).prop_map(|(scope, place, says)| Statement { scope, place, says })
+    (scope, a_log_position(), says).prop_map(|(scope, place, says)| Statement {
+        scope,
+        place,
+        says,
+    })
 }
 
 pub fn a_told() -> impl Strategy<Value = StatementNotice> {

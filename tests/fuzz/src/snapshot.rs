@@ -6,13 +6,13 @@ use std::sync::{Arc, LazyLock};
 use tollgate_engine::engine::Versions;
 use tollgate_engine::{Engine, Rulings};
 use tollgate_limits::Limits;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::mac::MacKey;
-use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::{Hit, HitKind, Sender, write_hits};
-use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
+use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
 
 use crate::Memory;
@@ -134,13 +134,13 @@ fn records() -> Vec<Vec<u8>> {
     };
     let pointer = |version| {
         let digest = [0; 32];
-        pen().pointer(&LimitsActivation { version, digest })
+        pen().limits_activation(&LimitsActivation { version, digest })
     };
     let tick = |number| {
         let (owner, instance) = ("agg-1", 9);
         pen().tick(&Tick {
             log,
-            owner,
+            aggregator: owner,
             instance,
             number,
         })
@@ -199,7 +199,7 @@ fn holds(sequence: u64) -> Vec<u8> {
         resource: 0,
         number,
         at: sender.sent,
-        does: Does::Hold {
+        action: HoldAction::Hold {
             domain: "acme",
             copies,
         },

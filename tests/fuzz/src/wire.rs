@@ -4,20 +4,22 @@
 use std::fmt::Debug;
 
 use tollgate_shared::holdings::{Holdings, TransferId};
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::mac::MacKey;
-use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::{Act, Amendment};
-use tollgate_shared::wire::beat::{Beat, BeatHead, Holds, HoldsRead, Listed, Part, write_beat};
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::frame::Frame;
+use tollgate_shared::wire::heartbeat::{
+    Heartbeat, HeartbeatHead, Holds, HoldsRead, Listed, Part, write_heartbeat,
+};
 use tollgate_shared::wire::hits::{Hit, HitBatch, Refused, Sender, write_hits};
 use tollgate_shared::wire::holds::{HoldBatch, HoldOp, write_holds};
 use tollgate_shared::wire::limits_document::LimitsDocument;
 use tollgate_shared::wire::link::{Answered, FromAgent, FromAggregator};
 use tollgate_shared::wire::member::MemberRecord;
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick, Total, authentic};
-use tollgate_shared::wire::testimony::StateDigest;
+use tollgate_shared::wire::state_digest::StateDigest;
 use tollgate_shared::wire::verdict::VerdictFrame;
 use tollgate_shared::wire::{DecodeError, Writer};
 
@@ -64,11 +66,11 @@ enum Seen<'a> {
     Genesis(LogId),
     Hits(Sender<'a>, Vec<&'a str>, Vec<Hit<'a>>, Vec<Refused<'a>>),
     Holds(Sender<'a>, Vec<&'a str>, Vec<HoldOp<'a>>),
-    Beat(Sender<'a>, Vec<&'a str>, BeatHead, Vec<SeenPart<'a>>),
+    Beat(Sender<'a>, Vec<&'a str>, HeartbeatHead, Vec<SeenPart<'a>>),
     Tick(Tick<'a>),
     Totals(&'a str, (u32, u64), Vec<Total>),
-    Pointer(LimitsActivation),
-    Testimony(StateDigest<'a>),
+    LimitsActivation(LimitsActivation),
+    StateDigest(StateDigest<'a>),
 }
 
 /// A part of a heartbeat: resource, awaited and asked numbers, and the holds.
@@ -89,15 +91,15 @@ impl<'a> Seen<'a> {
             Record::Genesis(log) => Self::Genesis(*log),
             Record::Hits(batch) => Self::hits(batch),
             Record::Holds(batch) => Self::holds(batch),
-            Record::Beat(beat) => Self::beat(beat),
+            Record::Heartbeat(beat) => Self::beat(beat),
             Record::Tick(tick) => Self::Tick(*tick),
             Record::Totals(totals) => Self::Totals(
                 totals.resource,
                 (totals.source_partition, totals.source_offset),
                 in_order(totals.counted().collect())?,
             ),
-            Record::Pointer(pointer) => Self::Pointer(*pointer),
-            Record::Testimony(testimony) => Self::Testimony(*testimony),
+            Record::LimitsActivation(activation) => Self::LimitsActivation(*activation),
+            Record::StateDigest(state_digest) => Self::StateDigest(*state_digest),
             Record::Unknown { .. } => return None,
         })
     }
@@ -117,7 +119,7 @@ impl<'a> Seen<'a> {
         Self::Holds(batch.sender, batch.resources().to_vec(), ops)
     }
 
-    fn beat(beat: &Beat<'a>) -> Self {
+    fn beat(beat: &Heartbeat<'a>) -> Self {
         let parts: Vec<_> = beat.parts().collect();
         assert_eq!(parts.len(), beat.parts_len() as usize);
         let parts = parts.iter().map(|part| {
@@ -157,8 +159,8 @@ impl<'a> Seen<'a> {
             Self::Totals(resource, source, counted) => {
                 return pen.totals(resource, *source, counted);
             }
-            Self::Pointer(pointer) => return pen.pointer(pointer),
-            Self::Testimony(testimony) => return pen.testimony(testimony),
+            Self::LimitsActivation(activation) => return pen.limits_activation(activation),
+            Self::StateDigest(state_digest) => return pen.state_digest(state_digest),
             Self::Hits(sender, resources, hits, refused) => write_hits(
                 &mut writer,
                 sender,
@@ -171,7 +173,7 @@ impl<'a> Seen<'a> {
             }
             Self::Beat(sender, resources, head, parts) => {
                 let parts: Vec<Part<'_>> = parts.iter().map(SeenPart::part).collect();
-                write_beat(&mut writer, sender, resources, *head, &parts);
+                write_heartbeat(&mut writer, sender, resources, *head, &parts);
             }
         }
         writer.as_slice().to_vec()

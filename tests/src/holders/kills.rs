@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tollgate_agent::{Agent, Cause, Confirmation, Copies, Hold, Refused};
 
 use super::process::DOMAINS;
-use super::{ByDomain, Counted, Holder, Place, SOON};
+use super::{ByDomain, Counted, Endpoints, Holder, SOON};
 use crate::simulation::random::Random;
 
 /// The resource whose copies are held.
@@ -156,15 +156,15 @@ impl Order {
 /// # Panics
 ///
 /// If a process does not do what it should, or a probe does not find exactly the remaining room.
-pub fn kill_holders(place: &Place, order: &Order) -> Report {
+pub fn kill_holders(endpoints: &Endpoints, order: &Order) -> Report {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .expect("a runtime");
-    let probes = runtime.block_on(Probes::new(place));
+    let probes = runtime.block_on(Probes::new(endpoints));
     let mut random = Random::of(order.seed, "kills", 0);
-    let mut start = |name: String| Holder::start(place, &name, random.draw(), &[]);
+    let mut start = |name: String| Holder::start(endpoints, &name, random.draw(), &[]);
     let mut survivors: Vec<Holder> = (0..order.survivors)
         .map(|n| start(format!("survivor-{n}")))
         .collect();
@@ -177,7 +177,7 @@ pub fn kill_holders(place: &Place, order: &Order) -> Report {
         let victims: Vec<Holder> = (0..count).map(|n| start(format!("victim-{n}"))).collect();
         victims.iter().for_each(Holder::await_holding);
         std::thread::sleep(Duration::from_millis(gaps.between(50, 500)));
-        report.held += held_by_victims(place);
+        report.held += held_by_victims(endpoints);
         for victim in victims {
             victim.kill();
             std::thread::sleep(Duration::from_micros(gaps.below(3_000)));
@@ -185,7 +185,7 @@ pub fn kill_holders(place: &Place, order: &Order) -> Report {
         let killed = Instant::now();
         let held: Vec<ByDomain> = survivors.iter_mut().map(Holder::settle).collect();
         let expected = Counted::of(survivors.iter().zip(&held));
-        let counted = place.counted_in_the_end(RESOURCE, &expected);
+        let counted = endpoints.counted_in_the_end(RESOURCE, &expected);
         report.back.push(killed.elapsed());
         report.compare(&counted, &expected);
         if counted != expected {
@@ -193,7 +193,7 @@ pub fn kill_holders(place: &Place, order: &Order) -> Report {
             eprintln!("counted {counted:?}\nheld by survivors {expected:?}");
             return report;
         }
-        report.probes += runtime.block_on(probes.measure(place, &expected));
+        report.probes += runtime.block_on(probes.measure(endpoints, &expected));
         survivors.iter_mut().for_each(Holder::go_on);
         report.kills += count;
         report.rounds += 1;
@@ -208,8 +208,8 @@ pub fn kill_holders(place: &Place, order: &Order) -> Report {
     report
 }
 
-fn held_by_victims(place: &Place) -> u64 {
-    let counted = place.counted(RESOURCE).unwrap_or_default();
+fn held_by_victims(endpoints: &Endpoints) -> u64 {
+    let counted = endpoints.counted(RESOURCE).unwrap_or_default();
     let of_victims = counted.agents.iter();
     of_victims
         .filter(|(name, _)| name.starts_with("victim"))
@@ -225,10 +225,10 @@ struct Probes {
 }
 
 impl Probes {
-    async fn new(place: &Place) -> Self {
+    async fn new(endpoints: &Endpoints) -> Self {
         let agent = |name: &str| {
-            let mut builder = Agent::builder().name(name).aggregator(&place.agents);
-            if let Some((bootstrap, prefix)) = &place.kafka {
+            let mut builder = Agent::builder().name(name).aggregator(&endpoints.agents);
+            if let Some((bootstrap, prefix)) = &endpoints.kafka {
                 builder = builder.kafka(bootstrap).kafka_topic_prefix(prefix);
             }
             builder.build().expect("good settings")
@@ -246,7 +246,7 @@ impl Probes {
     }
 
     /// Measures every count. Returns how many there are.
-    async fn measure(&self, place: &Place, expected: &Counted) -> usize {
+    async fn measure(&self, endpoints: &Endpoints, expected: &Counted) -> usize {
         let domain = |number| format!("d{number}");
         let mut rooms: Vec<(String, u64)> = (0..DOMAINS)
             .map(|number| (domain(number), LIMIT - expected.of_domain(&domain(number))))
@@ -257,7 +257,7 @@ impl Probes {
         for (domain, room) in &rooms {
             self.probe(domain, *room).await;
             // Wait until the probe's copies are released before the next one measures.
-            place.await_counted(RESOURCE, expected);
+            endpoints.await_counted(RESOURCE, expected);
         }
         rooms.len()
     }

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_agent::simulation::Happening;
-use tollgate_shared::place::{Code, Place};
+use tollgate_shared::log_position::{Code, LogPosition};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Watermark};
 use tollgate_shared::wire::link::FromAggregator;
@@ -68,7 +68,7 @@ struct WireMessage {
 }
 
 /// How far statements have been received, by resource and partition.
-type PlacesReached = BTreeMap<(&'static str, u32), Place>;
+type PlacesReached = BTreeMap<(&'static str, u32), LogPosition>;
 
 impl World {
     /// Notes the clock of a process that publishes.
@@ -233,10 +233,10 @@ impl World {
                 }
                 // What is older than everything received without a gap is no news, unless a snapshot fills a gap.
                 let reached = before.get(&(&**resource, notice.partition));
-                let is_newer = |place: Place| reached.is_none_or(|reached| *reached <= place);
+                let is_newer = |place: LogPosition| reached.is_none_or(|reached| *reached <= place);
                 let is_news = watermark.is_some_and(|one| {
-                    let fills =
-                        message.is_last.is_some() && is_newer(Place::of_record(one.log, one.ruled));
+                    let fills = message.is_last.is_some()
+                        && is_newer(LogPosition::of_record(one.log, one.ruled));
                     is_newer(place) || fills
                 });
                 let processed = (is_processed, is_processed && is_news);
@@ -245,7 +245,7 @@ impl World {
             }
             if message.is_last.is_some() && is_processed {
                 for one in &message.evidence {
-                    let below = (one.partition, Place::of_record(one.log, one.ruled));
+                    let below = (one.partition, LogPosition::of_record(one.log, one.ruled));
                     host.received.unlist(resource, below, notices);
                 }
             }

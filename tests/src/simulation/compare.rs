@@ -51,7 +51,7 @@ pub fn rulings(
 ) -> Result<(), String> {
     let got = stated(&rulings.statements);
     let expected = expected(outcome);
-    let several_versions = matches!(record, Record::Pointer(_));
+    let several_versions = matches!(record, Record::LimitsActivation(_));
     if several_versions {
         // Several versions may change an end and change it back: the engine then states both.
         for (scope, denied) in &expected {
@@ -256,7 +256,7 @@ pub fn cover(
             _ => {}
         }
     }
-    let by_version = matches!(record, Record::Pointer(_));
+    let by_version = matches!(record, Record::LimitsActivation(_));
     let denials = outcome.changes.iter().filter_map(|change| change.denied);
     for denial in denials.filter(|_| !by_version) {
         cover.see(match denial.cause {

@@ -48,7 +48,7 @@ pub(super) fn turn(
 ) -> Result<Option<Fate>, String> {
     let (sender, entries) = match record {
         Record::Holds(batch) => (&batch.sender, batch.ops_len()),
-        Record::Beat(beat) => (&beat.sender, beat.parts_len()),
+        Record::Heartbeat(beat) => (&beat.sender, beat.parts_len()),
         _ => return Ok(None),
     };
     let expected = match (unruled, outcome.turn) {
@@ -103,7 +103,7 @@ pub(super) fn verdicts(
     rulings: &Rulings,
 ) -> Result<(), String> {
     let ops: Vec<Op> = match record {
-        Record::Holds(batch) => batch.ops().map(|op| op.does.op()).collect(),
+        Record::Holds(batch) => batch.ops().map(|op| op.action.op()).collect(),
         _ => Vec::new(),
     };
     let is_same = |(due, expected): (&VerdictDue, &DueVerdict)| {

@@ -15,9 +15,9 @@ use tollgate_model::log::RecordOutcome;
 use tollgate_shared::holdings::Holdings;
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::wire::amendment::Act;
-use tollgate_shared::wire::beat::{Beat, HoldsRead, PartRead};
+use tollgate_shared::wire::heartbeat::{Heartbeat, HoldsRead, PartRead};
 use tollgate_shared::wire::hits::Sender;
-use tollgate_shared::wire::holds::{Does, HoldBatch};
+use tollgate_shared::wire::holds::{HoldAction, HoldBatch};
 use tollgate_shared::wire::record::Record;
 
 use super::copy_limits::{COPIES, limits_in};
@@ -62,15 +62,15 @@ impl Watch {
         let at = (kept.appended.as_micros(), rates.moved_us);
         match record {
             Record::Holds(batch) => copies.holds(&holds_of(batch, at)),
-            Record::Beat(beat) => copies.beat(&beat_of(beat, at)),
+            Record::Heartbeat(beat) => copies.beat(&beat_of(beat, at)),
             Record::Tick(_) if rates.tick_counted => {
                 let knows = |name: &str, epoch| model.knows_agent(name, epoch);
                 copies.tick(kept.appended.as_micros(), knows)
             }
-            Record::Pointer(pointer) => {
+            Record::LimitsActivation(activation) => {
                 let log_us = model.log_us().unwrap_or(0);
                 let at_us = kept.appended.as_micros().max(log_us);
-                self.feed_versions(partition, pointer.version, at_us)
+                self.feed_versions(partition, activation.version, at_us)
             }
             _ => CopiesOutcome::default(),
         }
@@ -110,8 +110,8 @@ fn sender_of<'a>(sender: &Sender<'a>, (appended_us, moved_us): SentAt) -> SentBy
 }
 
 fn holds_of<'a>(batch: &HoldBatch<'a>, at: SentAt) -> HoldsRecord<'a> {
-    let act = |does: Does<'a>| match does {
-        Does::Reserve {
+    let act = |does: HoldAction<'a>| match does {
+        HoldAction::Reserve {
             domain,
             copies,
             min,
@@ -120,20 +120,20 @@ fn holds_of<'a>(batch: &HoldBatch<'a>, at: SentAt) -> HoldsRecord<'a> {
             copies: copies.into(),
             min: min.into(),
         },
-        Does::Hold { domain, copies } => HoldAct::Hold {
+        HoldAction::Hold { domain, copies } => HoldAct::Hold {
             domain,
             copies: copies.into(),
         },
-        Does::Release { copies } => HoldAct::Release {
+        HoldAction::Release { copies } => HoldAct::Release {
             copies: copies.into(),
         },
-        Does::Transfer { copies, to, ttl } => HoldAct::Transfer {
+        HoldAction::Transfer { copies, to, ttl } => HoldAct::Transfer {
             copies: copies.into(),
             to: to.0,
             ttl_us: ttl.as_micros(),
         },
-        Does::Seize { from } => HoldAct::Seize { from: from.0 },
-        Does::Cancel => HoldAct::Cancel,
+        HoldAction::Seize { from } => HoldAct::Seize { from: from.0 },
+        HoldAction::Cancel => HoldAct::Cancel,
     };
     HoldsRecord {
         sender: sender_of(&batch.sender, at),
@@ -143,13 +143,13 @@ fn holds_of<'a>(batch: &HoldBatch<'a>, at: SentAt) -> HoldsRecord<'a> {
                 resource: batch.resource(op.resource),
                 number: op.number,
                 at_us: op.at.as_micros(),
-                act: act(op.does),
+                act: act(op.action),
             })
             .collect(),
     }
 }
 
-fn beat_of<'a>(beat: &Beat<'a>, at: SentAt) -> BeatRecord<'a> {
+fn beat_of<'a>(beat: &Heartbeat<'a>, at: SentAt) -> BeatRecord<'a> {
     let holds = |part: &PartRead<'a>| match part.holds {
         HoldsRead::Digest(digest) => {
             PartHolds::Digest(Box::new(move |held| digest_of(held) == digest))

@@ -6,7 +6,7 @@
 //! scopes whose denials are in force.
 
 use tollgate_server::core::recordings::Waiting;
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::Scope;
 
@@ -320,7 +320,7 @@ impl World {
                 let denied = stated
                     .last()
                     .and_then(|one| Some((one.place, end_of(one)?)));
-                let is_due = |(place, end): &(Place, Timestamp)| {
+                let is_due = |(place, end): &(LogPosition, Timestamp)| {
                     self.should_be_in_force(agent, (ruled.index, *place), *end)
                 };
                 let Some((place, _)) = denied.filter(is_due) else {
@@ -359,7 +359,7 @@ impl World {
     fn should_be_in_force(
         &self,
         agent: usize,
-        (partition, place): (u32, Place),
+        (partition, place): (u32, LogPosition),
         end: Timestamp,
     ) -> bool {
         let ruled = &self.watch.ruled[partition as usize];

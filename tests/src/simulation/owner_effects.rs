@@ -11,7 +11,7 @@ use tollgate_server::core::announce::TOPIC_KEY_UNPROTECTED;
 use tollgate_server::core::counters::Counters;
 use tollgate_server::core::event::{Effect, Event as CoreEvent, Peer};
 use tollgate_server::core::view::{Gauges, Query, Reply};
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
 use tollgate_shared::wire::link::FromAggregator;
@@ -318,11 +318,13 @@ impl World {
         let is_late = |told: &&StatementNotice| {
             let place = told.statement.place;
             let known = watermarks.get(&told.partition);
-            known.is_some_and(|upto: &Place| upto.generation == place.generation && place < *upto)
+            known.is_some_and(|upto: &LogPosition| {
+                upto.generation == place.generation && place < *upto
+            })
         };
         let late = frame.told.iter().find(is_late).cloned();
         for one in &frame.evidence {
-            watermarks.insert(one.partition, Place::of_record(one.log, one.ruled));
+            watermarks.insert(one.partition, LogPosition::of_record(one.log, one.ruled));
         }
         if let Some(late) = late {
             let what = format!(
@@ -417,22 +419,22 @@ fn kind_of(record: &[u8]) -> String {
             ),
             _ => "a total that cannot be read".to_owned(),
         },
-        Some(&kind::POINTER) => "a pointer".to_owned(),
+        Some(&kind::LIMITS_ACTIVATION) => "a pointer".to_owned(),
         Some(&kind::HOLDS) => match Record::decode(record) {
             Ok(Record::Holds(batch)) => {
                 let ops: Vec<String> = batch
                     .ops()
                     .map(|op| {
                         let of = batch.resource(op.resource);
-                        format!("{of} {}: {:?}", op.number, op.does)
+                        format!("{of} {}: {:?}", op.number, op.action)
                     })
                     .collect();
                 format!("operations of {}: {}", batch.sender.agent, ops.join(", "))
             }
             _ => "operations on holds that cannot be read".to_owned(),
         },
-        Some(&kind::BEAT) => match Record::decode(record) {
-            Ok(Record::Beat(beat)) => format!("a beat: {beat:?}"),
+        Some(&kind::HEARTBEAT) => match Record::decode(record) {
+            Ok(Record::Heartbeat(beat)) => format!("a beat: {beat:?}"),
             _ => "a beat that cannot be read".to_owned(),
         },
         _ => format!("{} bytes", record.len()),

@@ -19,7 +19,7 @@ use tollgate_server::core::snapshots::Policy;
 use tollgate_server::core::{Core, Settings, Start};
 use tollgate_server::link::{Admitted, BatchFault, Session as LinkSession};
 use tollgate_shared::keyring::Keyring;
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
@@ -104,7 +104,7 @@ pub struct OwnerHost {
     /// Its session at the shared log.
     pub(super) session: Session,
     /// By resource, of this process: the last sequence of its topic, and the watermarks published on it.
-    pub(super) published: BTreeMap<Box<str>, (u64, BTreeMap<u32, Place>)>,
+    pub(super) published: BTreeMap<Box<str>, (u64, BTreeMap<u32, LogPosition>)>,
     /// How far records of hits were delivered, by partition, in all lives; and when.
     delivered: BTreeMap<u32, (u64, u64)>,
     /// Appended records, by ticket.
@@ -222,7 +222,7 @@ impl OwnerHost {
             chunk.copy_from_slice(&self.random.draw().to_le_bytes());
         }
         Settings {
-            owner: format!("owner-{}", self.index),
+            aggregator: format!("owner-{}", self.index),
             seed,
             keys: Keyring::default(),
             partitions: self.partitions,

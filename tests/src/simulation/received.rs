@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use tollgate_shared::place::{Code, LogId, Place};
+use tollgate_shared::log_position::{Code, LogId, LogPosition};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::{StatementNotice, Watermark};
 use tollgate_shared::wire::statement::Scope;
@@ -51,7 +51,7 @@ pub(super) struct SentBy {
 /// How far the statements of a resource's partition have been received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reached {
-    pub place: Place,
+    pub place: LogPosition,
     /// When that position last advanced.
     pub at_us: u64,
     /// The least instant from which the agent may count the lease.
@@ -83,7 +83,7 @@ pub(super) struct Received {
     /// By partition, the log that the agent follows.
     logs: BTreeMap<u32, LogId>,
     /// By partition: the greatest watermark, and the time in which calls are surely guarded.
-    guards: BTreeMap<u32, (Place, Range<u64>)>,
+    guards: BTreeMap<u32, (LogPosition, Range<u64>)>,
 }
 
 impl Received {
@@ -127,7 +127,7 @@ impl Received {
     pub fn reaches(
         &mut self,
         (resource, partition): (&str, u32),
-        place: Place,
+        place: LogPosition,
         (by, now_us): (SentBy, u64),
     ) {
         let from_us = self.seems_sent_us(by).unwrap_or(0);
@@ -252,7 +252,7 @@ impl Received {
     pub fn unlist(
         &mut self,
         resource: &str,
-        (partition, below): (u32, Place),
+        (partition, below): (u32, LogPosition),
         listed: &[StatementNotice],
     ) {
         let of_it = |code: &Code| code.partition == partition && code.place < below;
@@ -269,7 +269,7 @@ impl Received {
 
     /// Notes a watermark that the agent has processed.
     pub fn guard(&mut self, one: &Watermark, by: Option<SentBy>, now_us: u64) {
-        let place = Place::of_record(one.log, one.ruled);
+        let place = LogPosition::of_record(one.log, one.ruled);
         let until_us = by.and_then(|by| self.seems_sent_us(by));
         let until_us = until_us.filter(|_| one.current).map(|us| us + GUARDED_US);
         let (newest, guarded) = self.guards.entry(one.partition).or_default();
@@ -311,7 +311,7 @@ mod tests {
             window: Span::from_secs(1),
             most: u64::MAX,
         };
-        let place = Place {
+        let place = LogPosition {
             generation: 1,
             offset,
             entry: 0,

@@ -12,7 +12,7 @@
 //! clocks but how much they drift.
 
 use tollgate_agent::{Cause, Denied, Refused, Scope as DeniedScope};
-use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::log_position::{LogId, LogPosition};
 use tollgate_shared::wire::statement::{Says, Scope};
 
 use super::arrivals::{drift_us, lease_us};
@@ -30,7 +30,7 @@ const LEASE_ERROR_US: u64 = 60_000;
 const ROUNDED_US: u64 = 2_000;
 
 /// What an agent knows of a partition: its log, and up to which position it has received statements.
-pub(super) type Known = (Option<LogId>, Option<Place>);
+pub(super) type Known = (Option<LogId>, Option<LogPosition>);
 
 impl World {
     /// What an agent's answer for a domain would be, if it is a refusal; for copies, that of a call for one copy.
@@ -104,7 +104,7 @@ impl World {
     fn outdated(
         &self,
         named: &Arrived,
-        (partition, place): (u32, Place),
+        (partition, place): (u32, LogPosition),
         (log, upto): Known,
     ) -> Option<String> {
         if named.log.is_some() && named.log != log {
@@ -172,7 +172,7 @@ impl World {
             };
         };
         let ruled = &self.watch.ruled[code.partition as usize];
-        let upto = ruled.log.map(|log| Place {
+        let upto = ruled.log.map(|log| LogPosition {
             generation: log.generation,
             offset: ruled.first_since(self.now_us - ARRIVES_WITHIN_US),
             entry: 0,
@@ -240,7 +240,7 @@ mod tests {
         let partitions = world.plan.partitions;
         let partition = tollgate_shared::names::partition_of_resource(COPIES[0], partitions);
         let ruled = &mut world.watch.ruled[partition as usize];
-        let place = Place {
+        let place = LogPosition {
             generation: ruled.log.map_or(0, |log| log.generation),
             offset: ruled.first_since(world.now_us - 3_000_000),
             entry: 0,

@@ -115,7 +115,7 @@ impl Watch {
                 (!of_another).then(|| ruled.model.apply(&tick))
             }
             Record::Totals(totals) => Some(feed_totals(&mut ruled.model, offset, totals)),
-            Record::Pointer(pointer) => {
+            Record::LimitsActivation(activation) => {
                 let brought = Brought {
                     limits: &self.limits,
                     made: &self.made,
@@ -124,7 +124,7 @@ impl Watch {
                 Some(feed_pointer(
                     &mut ruled.model,
                     (offset, kept),
-                    pointer.version,
+                    activation.version,
                     &brought,
                     (at.partition, self.partitions),
                     &mut self.cover,
@@ -134,8 +134,10 @@ impl Watch {
             Record::Holds(batch) => {
                 Some(feed_sender(&mut ruled.model, offset, kept, &batch.sender))
             }
-            Record::Beat(beat) => Some(feed_sender(&mut ruled.model, offset, kept, &beat.sender)),
-            Record::Genesis(_) | Record::Testimony(_) | Record::Unknown { .. } => None,
+            Record::Heartbeat(beat) => {
+                Some(feed_sender(&mut ruled.model, offset, kept, &beat.sender))
+            }
+            Record::Genesis(_) | Record::StateDigest(_) | Record::Unknown { .. } => None,
         }
     }
 

@@ -10,7 +10,7 @@ use tollgate_log::Chunks;
 use tollgate_log::kafka::state::catalogue::{Candidate, Catalogue, Gathered, Record};
 use tollgate_log::kafka::state::wire::{Manifest, StateKey};
 use tollgate_log::kafka::state::writing::{self, Medium, SnapshotSource, Written};
-use tollgate_shared::place::LogId;
+use tollgate_shared::log_position::LogId;
 
 use super::random::Random;
 

@@ -16,7 +16,7 @@ use tollgate_engine::engine::{Engine, Rulings};
 use tollgate_limits::versions::{LimitsBook, Made};
 use tollgate_log::Stream;
 use tollgate_model as model;
-use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::log_position::{LogId, LogPosition};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::record::kind;
@@ -78,7 +78,7 @@ pub struct Ruled {
     /// The statements about scopes.
     pub stated: Stated,
     /// The verdicts on agents' holds, by log position.
-    pub verdicts: BTreeMap<Place, Vec<Verdict>>,
+    pub verdicts: BTreeMap<LogPosition, Vec<Verdict>>,
     /// The greatest number of statements that one record has caused.
     pub(super) statements_most: usize,
     pub(super) rulings: Rulings,
@@ -110,7 +110,7 @@ pub struct Watch {
     /// Partitions whose next record has to be the identity of a new generation.
     pub unbegun: BTreeSet<(Stream, u32)>,
     /// The statements that the `denials` stream should have, and those that it has.
-    pub(super) announced: Vec<BTreeSet<(Place, Box<str>, Scope)>>,
+    pub(super) announced: Vec<BTreeSet<(LogPosition, Box<str>, Scope)>>,
     pub(super) book: LimitsBook,
     /// The number of the newest version; 0 before the first.
     pub(super) newest_version: u64,

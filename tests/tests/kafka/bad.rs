@@ -9,9 +9,9 @@ use rdkafka::message::Message as _;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rdkafka::{ClientConfig, Offset};
 use serde_json::Value;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::partition_of_pair;
-use tollgate_shared::place::LogId;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
@@ -94,18 +94,18 @@ pub fn foreign_records_become_dead_letters_and_stop_nothing(kafka: &LocalKafka) 
             generation: 99,
             random: 1,
         },
-        owner: "forger",
+        aggregator: "forger",
         instance: 1,
         number: 1,
     };
-    let pointer = LimitsActivation {
+    let activation = LimitsActivation {
         version: 1,
         digest: [7; 32],
     };
     let total = Total::guarded(1, 1);
     let forged = [
         pen().tick(&tick),
-        pen().pointer(&pointer),
+        pen().limits_activation(&activation),
         pen().totals("wide", (0, 1), &[total]),
     ];
     let now = SystemTime::now()

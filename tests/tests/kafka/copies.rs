@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use tollgate_agent::{Agent, Confirmation, Hold};
 use tollgate_tests::holders::kills::{LIMITS, Order, kill_holders};
-use tollgate_tests::holders::{Place, SOON};
+use tollgate_tests::holders::{Endpoints, SOON};
 use tollgate_tests::kafka::LocalKafka;
 use tollgate_tests::serving::Serving;
 
-fn place_on(kafka: &LocalKafka, prefix: &str, serving: &Serving) -> Place {
-    Place {
+fn endpoints_on(kafka: &LocalKafka, prefix: &str, serving: &Serving) -> Endpoints {
+    Endpoints {
         kafka: Some((kafka.bootstrap().to_owned(), prefix.to_owned())),
-        ..Place::of(serving)
+        ..Endpoints::of(serving)
     }
 }
 
@@ -21,9 +21,9 @@ pub fn agents_that_hold_are_killed_and_no_copy_is_lost(kafka: &LocalKafka) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let prefix = kafka.fresh_name("copies-killed");
     let serving = Serving::start_on(kafka, &prefix, dir.path(), LIMITS, 4);
-    let place = place_on(kafka, &prefix, &serving);
+    let endpoints = endpoints_on(kafka, &prefix, &serving);
     let order = Order::from_environment();
-    let report = kill_holders(&place, &order);
+    let report = kill_holders(&endpoints, &order);
     println!("kafka: {report}");
     report.check(&order);
 }
@@ -50,34 +50,36 @@ pub fn while_kafka_stands_still_no_holder_is_gone(_: &LocalKafka) {
     let seconds = AGENT_TIMEOUT.as_secs();
     let limits = format!("{LIMITS}\n[engine]\nagent_timeout = \"{seconds}s\"\n");
     let serving = Serving::start_on(&kafka, &prefix, dir.path(), &limits, 4);
-    let place = place_on(&kafka, &prefix, &serving);
+    let endpoints = endpoints_on(&kafka, &prefix, &serving);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .expect("a runtime");
-    let agents: Vec<Agent> = (0..HOLDERS).map(|number| agent(&place, number)).collect();
+    let agents: Vec<Agent> = (0..HOLDERS)
+        .map(|number| agent(&endpoints, number))
+        .collect();
     let holds = runtime.block_on(take_one_each(&agents));
-    assert_eq!(place.counted("sandbox").expect("ruled").total, HOLDERS);
+    assert_eq!(endpoints.counted("sandbox").expect("ruled").total, HOLDERS);
 
     let over = Arc::new(AtomicBool::new(false));
     let watching = {
-        let (place, over) = (place.clone(), Arc::clone(&over));
-        std::thread::spawn(move || least_counted(&place, &over))
+        let (endpoints, over) = (endpoints.clone(), Arc::clone(&over));
+        std::thread::spawn(move || least_counted(&endpoints, &over))
     };
     let paused = kafka.pause().expect("it can be stopped");
     std::thread::sleep(STOPPED);
     drop(paused);
     // The log goes on, for longer than an agent may be silent.
-    let witness = agent(&place, HOLDERS);
+    let witness = agent(&endpoints, HOLDERS);
     let witness_hold = runtime.block_on(take_one_each(std::slice::from_ref(&witness)));
-    await_log_time(&place, &format!("d{HOLDERS}"), AGENT_TIMEOUT * 3 / 2);
+    await_log_time(&endpoints, &format!("d{HOLDERS}"), AGENT_TIMEOUT * 3 / 2);
     over.store(true, Ordering::Relaxed);
     let (least, looks) = watching.join().expect("no panic");
     println!("least copies counted {least} of {HOLDERS}, in {looks} looks");
     assert_eq!(least, HOLDERS, "in {looks} looks");
     assert!(10 < looks, "{looks}");
-    assert_eq!(place.metric("tollgate_copies_back_total"), 0.0);
+    assert_eq!(endpoints.metric("tollgate_copies_back_total"), 0.0);
 
     // Agents that stop in order release everything at once.
     drop((holds, witness_hold));
@@ -87,21 +89,21 @@ pub fn while_kafka_stands_still_no_holder_is_gone(_: &LocalKafka) {
         }
     });
     let until = Instant::now() + SOON;
-    while place
+    while endpoints
         .counted("sandbox")
         .is_none_or(|counted| counted.total != 0)
     {
-        assert!(Instant::now() < until, "{:?}", place.counted("sandbox"));
+        assert!(Instant::now() < until, "{:?}", endpoints.counted("sandbox"));
         std::thread::yield_now();
     }
-    assert_eq!(place.metric("tollgate_copies_back_total"), 0.0);
+    assert_eq!(endpoints.metric("tollgate_copies_back_total"), 0.0);
 }
 
-fn agent(place: &Place, number: u64) -> Agent {
+fn agent(endpoints: &Endpoints, number: u64) -> Agent {
     let mut builder = Agent::builder()
         .name(format!("holder-{number}"))
-        .aggregator(&place.agents);
-    if let Some((bootstrap, prefix)) = &place.kafka
+        .aggregator(&endpoints.agents);
+    if let Some((bootstrap, prefix)) = &endpoints.kafka
         && number.is_multiple_of(DIRECT)
     {
         builder = builder.kafka(bootstrap).kafka_topic_prefix(prefix);
@@ -127,10 +129,10 @@ async fn take_one_each(agents: &[Agent]) -> Vec<Hold> {
 }
 
 /// The least count of the holders at any time, and the number of observations.
-fn least_counted(place: &Place, over: &AtomicBool) -> (u64, u64) {
+fn least_counted(endpoints: &Endpoints, over: &AtomicBool) -> (u64, u64) {
     let (mut least, mut looks) = (u64::MAX, 0);
     while !over.load(Ordering::Relaxed) {
-        if let Some(counted) = place.counted("sandbox") {
+        if let Some(counted) = endpoints.counted("sandbox") {
             let of_holders: u64 = (0..HOLDERS)
                 .filter_map(|number| counted.agents.get(&format!("holder-{number}")))
                 .sum();
@@ -143,11 +145,11 @@ fn least_counted(place: &Place, over: &AtomicBool) -> (u64, u64) {
 }
 
 /// Waits until the log's time is `on` after a domain's hold was taken.
-fn await_log_time(place: &Place, domain: &str, on: Duration) {
+fn await_log_time(endpoints: &Endpoints, domain: &str, on: Duration) {
     let until = Instant::now() + SOON;
     let path = format!("/v1/holds?resource=sandbox&domain={domain}");
     loop {
-        let view = tollgate_tests::http::get(place.http.as_str(), &path).unwrap_or_default();
+        let view = tollgate_tests::http::get(endpoints.http.as_str(), &path).unwrap_or_default();
         let age = view["holds"][0]["age_us"].as_u64().unwrap_or(0);
         if on <= Duration::from_micros(age) {
             return;

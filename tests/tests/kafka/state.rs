@@ -9,7 +9,7 @@ use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{ClientConfig, Offset};
 use tollgate_log::kafka::{self, KafkaConfig, StateError, StateTopic, StateWriter, Written};
-use tollgate_shared::place::LogId;
+use tollgate_shared::log_position::LogId;
 use tollgate_tests::kafka::LocalKafka;
 
 use crate::fleet::reader;

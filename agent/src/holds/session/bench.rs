@@ -3,7 +3,7 @@
 
 use tokio::sync::oneshot;
 use tollgate_shared::holdings::{Holdings, TransferId};
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::Sender;
@@ -155,7 +155,7 @@ impl SessionBench {
     pub(super) fn say_at(&mut self, offset: u64, says: VerdictSays) {
         let verdict = Verdict {
             partition: 0,
-            place: Place {
+            place: LogPosition {
                 generation: 1,
                 offset,
                 entry: 0,
@@ -202,14 +202,14 @@ pub(super) fn text_of(payload: &Payload) -> String {
             };
             assert_eq!(batch.ops_len() as usize, payload.operations().count());
             let ops = batch.ops().map(|op| {
-                let does = format!("{:?}", op.does.op()).to_lowercase();
+                let does = format!("{:?}", op.action.op()).to_lowercase();
                 format!("{does} {}", op.number)
             });
             ops.collect::<Vec<_>>().join(", ")
         }
-        Payload::Beat(beat) => {
+        Payload::Heartbeat(beat) => {
             beat.encode(&mut writer, &sender);
-            let Ok(Record::Beat(read)) = Record::decode(writer.as_slice()) else {
+            let Ok(Record::Heartbeat(read)) = Record::decode(writer.as_slice()) else {
                 panic!("no beat");
             };
             assert_eq!(read.parts_len() as usize, beat.parts.len());

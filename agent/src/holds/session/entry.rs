@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use tollgate_shared::holdings::{Holdings, TransferId};
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::{Span, Timestamp};
 
 use crate::clock::Mono;
@@ -66,7 +66,7 @@ pub(super) struct KeptHold {
     /// are left.
     pub(super) gave: bool,
     /// The log position of the last verdict received.
-    pub(super) verdict_place: Option<Place>,
+    pub(super) verdict_place: Option<LogPosition>,
     pub(super) confirm: Vec<oneshot::Sender<HoldStanding>>,
     pub(super) watch: Vec<oneshot::Sender<HoldStanding>>,
 }

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::beat::BeatHead;
+use tollgate_shared::wire::heartbeat::HeartbeatHead;
 
 use super::HoldSession;
 use super::entry::{HeldResource, KeptHold};
 use crate::batch::Payload;
-use crate::batch::holds::{BeatHold, BeatPart, Heartbeat, HeartbeatContent};
+use crate::batch::holds::{Heartbeat, HeartbeatContent, HeartbeatHold, HeartbeatPart};
 use crate::clock::Mono;
 use crate::stats::Counters;
 
@@ -69,7 +69,7 @@ impl HoldSession {
             return;
         }
         queue.used = true;
-        let parts: Vec<BeatPart> = self
+        let parts: Vec<HeartbeatPart> = self
             .held
             .values_mut()
             .filter(of_it)
@@ -81,7 +81,7 @@ impl HoldSession {
 }
 
 /// Packs parts into records.
-fn records(partition: u32, replaces: Option<u128>, parts: Vec<BeatPart>) -> Vec<Payload> {
+fn records(partition: u32, replaces: Option<u128>, parts: Vec<HeartbeatPart>) -> Vec<Payload> {
     let mut records: Vec<Heartbeat> = Vec::new();
     let mut bytes = 0;
     for part in parts {
@@ -110,18 +110,18 @@ fn records(partition: u32, replaces: Option<u128>, parts: Vec<BeatPart>) -> Vec<
     // Every resource that was ever used is listed, so that a missing resource has no meaning.
     let more = 1 < records.len();
     for record in &mut records {
-        record.head = BeatHead {
+        record.head = HeartbeatHead {
             replaces,
             more,
             last: false,
         };
     }
-    records.into_iter().map(Payload::Beat).collect()
+    records.into_iter().map(Payload::Heartbeat).collect()
 }
 
 impl HeldResource {
     /// The heartbeat's statements about the resource: the parts of a list, or a digest.
-    fn parts(&mut self, now: Mono) -> Vec<BeatPart> {
+    fn parts(&mut self, now: Mono) -> Vec<HeartbeatPart> {
         self.ask_back();
         let list = self.list_wanted || self.listed.is_none_or(|last| LIST_EVERY <= now.since(last));
         let mut part = self.part(HeartbeatContent::Digest(self.digest));
@@ -170,8 +170,8 @@ impl HeldResource {
         parts
     }
 
-    fn part(&self, says: HeartbeatContent) -> BeatPart {
-        BeatPart {
+    fn part(&self, says: HeartbeatContent) -> HeartbeatPart {
+        HeartbeatPart {
             name: Arc::clone(&self.resource.name),
             awaiting: Vec::new(),
             asked: Vec::new(),
@@ -180,7 +180,7 @@ impl HeldResource {
     }
 }
 
-impl BeatPart {
+impl HeartbeatPart {
     fn with(self, says: HeartbeatContent) -> Self {
         Self { says, ..self }
     }
@@ -194,8 +194,8 @@ impl BeatPart {
 }
 
 impl KeptHold {
-    fn listed(&self, number: u64) -> BeatHold {
-        BeatHold {
+    fn listed(&self, number: u64) -> HeartbeatHold {
+        HeartbeatHold {
             number,
             domain: Arc::clone(&self.domain),
             copies: self.copies,

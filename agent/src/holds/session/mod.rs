@@ -25,10 +25,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::names::partition_of_resource;
-use tollgate_shared::place::LogId;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::beat::BeatHead;
+use tollgate_shared::wire::heartbeat::HeartbeatHead;
 
 use entry::{HeldResource, KeptHold, Stands};
 pub(crate) use origin::Origin;
@@ -474,12 +474,12 @@ impl HoldSession {
         for partition in partitions {
             self.send_operations(partition, usize::MAX, &mut payloads);
             if self.queues.get(&partition).is_some_and(|queue| queue.used) {
-                let head = BeatHead {
+                let head = HeartbeatHead {
                     replaces: self.origin.replaces,
                     more: false,
                     last: true,
                 };
-                payloads.push(Payload::Beat(Heartbeat {
+                payloads.push(Payload::Heartbeat(Heartbeat {
                     partition,
                     head,
                     parts: Vec::new(),

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 use tollgate_shared::holdings::{Holdings, TransferId};
-use tollgate_shared::place::LogId;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
 
@@ -485,7 +485,7 @@ fn a_long_list_is_cut_into_records_that_each_stand_alone() {
             "{}",
             text_of(payload)
         );
-        let Payload::Beat(beat) = payload else {
+        let Payload::Heartbeat(beat) = payload else {
             panic!("no beat");
         };
         for part in &beat.parts {

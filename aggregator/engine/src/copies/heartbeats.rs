@@ -19,7 +19,7 @@ use std::ops::RangeInclusive;
 
 use tollgate_shared::holdings::Holdings;
 use tollgate_shared::time::Timestamp;
-pub use tollgate_shared::wire::beat::Listed;
+pub use tollgate_shared::wire::heartbeat::Listed;
 
 use super::effects::{AgentIx, Effects, HoldId, HoldVerdict, OpRefused, TransferId};
 use super::holds::Flags;

@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::record::LimitsActivation;
@@ -41,7 +41,7 @@ const SLICE: usize = 512;
 #[derive(Debug)]
 pub(super) struct RulingAgain {
     /// The log position of the next statement.
-    place: Place,
+    place: LogPosition,
     /// When the activation was appended, or log time if that is later.
     at: Timestamp,
     /// Versions that come into force after the present one.
@@ -83,7 +83,7 @@ impl Engine {
         versions: &dyn Versions,
     ) -> Fate {
         if self.steps.needs(activation.version).is_none() {
-            return Fate::PointerKnown;
+            return Fate::ActivationKnown;
         }
         if let Some(stop) = self.cannot_follow(offset, activation.version, versions) {
             return Fate::Stopped(stop);
@@ -101,7 +101,7 @@ impl Engine {
             found.push_back((version, brought));
             reached = Some(version);
         }
-        let place = Place::of_record(self.log.unwrap_or_default(), offset);
+        let place = LogPosition::of_record(self.log.unwrap_or_default(), offset);
         let at = self.log_time.map_or(appended, |log| log.max(appended));
         self.next_version(place, at, found);
         Fate::Applied
@@ -110,7 +110,7 @@ impl Engine {
     /// Puts the next of the versions into force, if there is one.
     fn next_version(
         &mut self,
-        place: Place,
+        place: LogPosition,
         at: Timestamp,
         mut versions: VecDeque<(u64, Brought)>,
     ) {
@@ -204,7 +204,7 @@ impl Engine {
         &mut self,
         again: Again,
         touch: Touch,
-        place: &mut Place,
+        place: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
         let identity = again.identity;

@@ -15,9 +15,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names;
 use tollgate_shared::networks::{NetworkText, network_of_domain};
-use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::verdict::{EndedBy, VerdictSays};
@@ -46,7 +46,7 @@ impl Engine {
         &mut self,
         when: When,
         act: &Act,
-        place: &mut Place,
+        place: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
         match act {
@@ -94,7 +94,7 @@ impl Engine {
         when: When,
         (resource, domain): (&str, &str),
         touch: Touch,
-        place: &mut Place,
+        place: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
         if !self.rules_pair(resource, domain) {
@@ -127,7 +127,7 @@ impl Engine {
         when: When,
         (resource, domain): (Option<&str>, &str),
         ban: Option<Ban>,
-        place: &mut Place,
+        place: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
         let mut text = NetworkText::default();
@@ -173,7 +173,7 @@ impl Engine {
         }
     }
 
-    fn rule_banned_again(&mut self, again: Again, place: &mut Place, rulings: &mut Rulings) {
+    fn rule_banned_again(&mut self, again: Again, place: &mut LogPosition, rulings: &mut Rulings) {
         match self.counts_holds_of(&again.resource) {
             true => self.rule_copies_again(again, place, rulings),
             false => self.rule_one_again(again, Touch::Nothing, place, rulings),
@@ -236,7 +236,7 @@ impl Engine {
     /// Ends the holds that an operator selected, the oldest first: their copies come back, heartbeats that list
     /// them do not restore them, and their agents get verdicts. Then lets the selected staged copies go; these
     /// belong to no agent, so there is no verdict.
-    fn release_holds(&mut self, act: &Act, place: &mut Place, rulings: &mut Rulings) {
+    fn release_holds(&mut self, act: &Act, place: &mut LogPosition, rulings: &mut Rulings) {
         let Some(index) = resource_of_holds(act).and_then(|of| self.holders.find(of).ok()) else {
             return;
         };

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::Timestamp;
 
 use super::Engine;
@@ -27,7 +27,7 @@ pub(super) struct Beside<'a> {
     pub resource: &'a str,
     pub domain: &'a str,
     pub identity: Identity,
-    pub place: Place,
+    pub place: LogPosition,
     pub at: Timestamp,
     pub event: PairEvent,
     /// The pair is banned: no hit is granted, whatever the limits.

@@ -13,9 +13,9 @@
 
 use std::sync::Arc;
 
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names::{admit_domain, partition_of_resource};
-use tollgate_shared::place::Place;
-use tollgate_shared::wire::holds::{Does, HoldOp};
+use tollgate_shared::wire::holds::{HoldAction, HoldOp};
 use tollgate_shared::wire::statement::{Cause, Says, Scope as Name};
 use tollgate_shared::wire::verdict::VerdictSays;
 
@@ -43,7 +43,8 @@ impl Engine {
 
     /// Whether an operation takes copies for a banned domain, in a namespace that heeds denials.
     pub(super) fn is_banned_op(&self, index: usize, op: &HoldOp<'_>) -> bool {
-        let (Does::Hold { domain, .. } | Does::Reserve { domain, .. }) = op.does else {
+        let (HoldAction::Hold { domain, .. } | HoldAction::Reserve { domain, .. }) = op.action
+        else {
             return false;
         };
         if self.amended.len() == 0 {
@@ -64,7 +65,7 @@ impl Engine {
     pub(super) fn rule_copies_again(
         &mut self,
         again: Again,
-        place: &mut Place,
+        place: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
         let (resource, domain) = (again.resource.clone(), again.domain.clone());
@@ -87,7 +88,7 @@ impl Engine {
     pub(super) fn deny_banned(
         &mut self,
         banned: Vec<BannedPair>,
-        place: &mut Place,
+        place: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
         for (resource, domain) in banned {
@@ -132,7 +133,7 @@ impl Engine {
 
 /// The verdict on a banned domain's reserve: 0 granted.
 pub(super) fn nothing_granted(op: &HoldOp<'_>, counts: &mut HoldCounts) -> Option<VerdictSays> {
-    let Does::Reserve { domain, copies, .. } = op.does else {
+    let HoldAction::Reserve { domain, copies, .. } = op.action else {
         return None;
     };
     counts.not_granted += u64::from(copies);
@@ -151,8 +152,8 @@ pub(super) fn all_too_much(
     says: Option<VerdictSays>,
     counts: &mut HoldCounts,
 ) -> Option<VerdictSays> {
-    let (Some(VerdictSays::Counted { excess, .. }), Does::Hold { domain, copies }) =
-        (&says, op.does)
+    let (Some(VerdictSays::Counted { excess, .. }), HoldAction::Hold { domain, copies }) =
+        (&says, op.action)
     else {
         return says;
     };
@@ -167,8 +168,8 @@ pub(super) fn all_too_much(
 
 /// The domain for which an operation takes copies, as statements name it.
 pub(super) fn domain_of(op: &HoldOp<'_>) -> Option<Arc<str>> {
-    match op.does {
-        Does::Hold { domain, .. } | Does::Reserve { domain, .. } => {
+    match op.action {
+        HoldAction::Hold { domain, .. } | HoldAction::Reserve { domain, .. } => {
             Some((*admit_domain(domain)).into())
         }
         _ => None,

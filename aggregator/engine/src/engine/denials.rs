@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Denial, Says, Scope, Statement};
 
@@ -24,7 +24,7 @@ pub struct LiveDenial {
     /// The domain; `None`: everybody.
     pub domain: Option<Arc<str>>,
     /// The log position of its last statement.
-    pub place: Place,
+    pub place: LogPosition,
     /// Until when, and why.
     pub denial: Denial,
 }
@@ -63,7 +63,7 @@ impl LiveDenial {
 pub(super) struct Standing {
     pub identity: Identity,
     /// The log position of the entry.
-    pub place: Place,
+    pub place: LogPosition,
     /// The pair's time.
     pub now: Timestamp,
     /// What ended by then is over for every pair: see [`super::Engine::now`].
@@ -194,7 +194,7 @@ impl Denials {
     pub fn lift(
         &mut self,
         identity: Identity,
-        place: Place,
+        place: LogPosition,
         over: Timestamp,
         rulings: &mut Rulings,
     ) {

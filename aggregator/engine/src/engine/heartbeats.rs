@@ -15,9 +15,9 @@
 
 use std::sync::Arc;
 
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::beat::{Beat, HoldsRead, Listed, PartRead};
+use tollgate_shared::wire::heartbeat::{Heartbeat, HoldsRead, Listed, PartRead};
 use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
 
 use super::Engine;
@@ -34,7 +34,7 @@ impl Engine {
         &mut self,
         offset: u64,
         appended: Timestamp,
-        beat: &Beat<'_>,
+        beat: &Heartbeat<'_>,
         rulings: &mut Rulings,
     ) -> Fate {
         let entries = beat.parts_len();
@@ -42,7 +42,7 @@ impl Engine {
             Ok(admitted) => admitted,
             Err(fate) => return fate,
         };
-        let place = Place::of_record(self.log.unwrap_or_default(), offset);
+        let place = LogPosition::of_record(self.log.unwrap_or_default(), offset);
         let mut sink = self.sink(place, rulings);
         if self.holders.is_over(&who) {
             refuse_ended_epoch(&who, beat, &mut sink);
@@ -279,7 +279,7 @@ fn notify_uncounted(
 type NumberAnswer = fn(u64) -> VerdictSays;
 
 /// Answers a heartbeat of an epoch that is over: nothing that it lists is counted.
-fn refuse_ended_epoch(who: &Who, beat: &Beat<'_>, sink: &mut StatementSink<'_>) {
+fn refuse_ended_epoch(who: &Who, beat: &Heartbeat<'_>, sink: &mut StatementSink<'_>) {
     for part in beat.parts() {
         let resource = beat.resource(part.resource).into();
         let listed = part.listed().map(|entry| entry.number);

@@ -15,8 +15,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names;
-use tollgate_shared::place::Place;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::{Hit, HitBatch, HitKind};
 use tollgate_shared::wire::record::Total;
@@ -94,7 +94,7 @@ struct Common<'l> {
     /// The class of a resource without limits.
     nothing: RateClass,
     clock: Clock,
-    place: Place,
+    place: LogPosition,
 }
 
 impl Context<'_, '_> {
@@ -181,7 +181,7 @@ impl Engine {
             limits: &limits,
             nothing: RateClass::inaccessible(),
             clock,
-            place: Place::of_record(self.log.unwrap_or_default(), offset),
+            place: LogPosition::of_record(self.log.unwrap_or_default(), offset),
         };
         let (numbers, mut contexts) = self.contexts(&limits, batch);
         self.entries(&common, batch, &numbers, &mut contexts, rulings);
@@ -332,7 +332,7 @@ impl Engine {
         }
         let standing = Standing {
             identity: ahead.identity,
-            place: Place {
+            place: LogPosition {
                 entry: ahead.number,
                 ..common.place
             },
@@ -361,7 +361,7 @@ impl Engine {
         let Some(class) = rate.candidate_class_of(domain) else {
             return;
         };
-        let place = Place {
+        let place = LogPosition {
             entry: ahead.number,
             ..common.place
         };

@@ -9,9 +9,9 @@
 //! Knows nothing of heartbeats. What stays true: a refused operation has changed nothing, and its agent gets a
 //! verdict; an agent that sent an operation counts as alive.
 
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::holds::{Does, HoldBatch, HoldOp, Op};
+use tollgate_shared::wire::holds::{HoldAction, HoldBatch, HoldOp, Op};
 use tollgate_shared::wire::statement::Scope as Name;
 use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
 
@@ -68,12 +68,12 @@ impl Engine {
             Ok(admitted) => admitted,
             Err(fate) => return fate,
         };
-        let place = Place::of_record(self.log.unwrap_or_default(), offset);
+        let place = LogPosition::of_record(self.log.unwrap_or_default(), offset);
         if self.holders.is_over(&who) {
             for (op, entry) in batch.ops().zip(0..) {
-                let place = Place { entry, ..place };
+                let place = LogPosition { entry, ..place };
                 let resource = batch.resource(op.resource);
-                let says = refused(op.number, Some(op.does.op()), Why::EpochOver);
+                let says = refused(op.number, Some(op.action.op()), Why::EpochOver);
                 self.sink(place, rulings)
                     .verdict(&who.name, who.epoch, &resource.into(), says);
             }
@@ -105,7 +105,11 @@ impl Engine {
     }
 
     /// A sink for statements at a log position, with the version in force.
-    pub(super) fn sink<'r>(&self, place: Place, rulings: &'r mut Rulings) -> StatementSink<'r> {
+    pub(super) fn sink<'r>(
+        &self,
+        place: LogPosition,
+        rulings: &'r mut Rulings,
+    ) -> StatementSink<'r> {
         let newest = self.steps.newest();
         StatementSink {
             rulings,
@@ -162,7 +166,7 @@ impl Engine {
     }
 
     /// The sender lives. If it was gone, it gets a request to list its holds.
-    fn signs_of_life(&mut self, who: &Who, place: Place, rulings: &mut Rulings) {
+    fn signs_of_life(&mut self, who: &Who, place: LogPosition, rulings: &mut Rulings) {
         let mut sink = self.sink(place, rulings);
         if !self.holders.alive(who, &mut sink).returned {
             return;
@@ -180,10 +184,10 @@ impl Engine {
         batch: &HoldBatch<'_>,
         who: &Who,
         clock: Clock,
-        place: Place,
+        place: LogPosition,
         contexts: &mut [Context<'_>],
         rulings: &mut Rulings,
-    ) -> (Vec<BannedPair>, Place) {
+    ) -> (Vec<BannedPair>, LogPosition) {
         let mut banned = Vec::new();
         let mut sink = self.sink(place, rulings);
         let mut ahead: Vec<HoldOp<'_>> = Vec::with_capacity(AHEAD);
@@ -213,9 +217,9 @@ impl Engine {
                         }
                         let at = clock.instant(op.at);
                         let counts = &mut context.counts;
-                        let says = match op.does {
+                        let says = match op.action {
                             // A hold that exists already gets the usual verdict.
-                            Does::Reserve { .. }
+                            HoldAction::Reserve { .. }
                                 if is_banned && held.copies.hold_of(id).is_none() =>
                             {
                                 nothing_granted(op, counts)
@@ -261,7 +265,8 @@ impl Engine {
             let number = op.number;
             list[len] = Ahead::Hold(HoldId { agent, number });
             len += 1;
-            if let Does::Hold { domain, .. } | Does::Reserve { domain, .. } = op.does {
+            if let HoldAction::Hold { domain, .. } | HoldAction::Reserve { domain, .. } = op.action
+            {
                 list[len] = Ahead::Domain(domain);
                 len += 1;
             }
@@ -283,8 +288,8 @@ fn apply(
 ) -> Option<VerdictSays> {
     let copies = &mut held.copies;
     let number = op.number;
-    let done = match op.does {
-        Does::Reserve {
+    let done = match op.action {
+        HoldAction::Reserve {
             domain,
             copies: asked,
             min,
@@ -300,7 +305,7 @@ fn apply(
                 })
             })
         }
-        Does::Hold {
+        HoldAction::Hold {
             domain,
             copies: taken,
         } => {
@@ -315,11 +320,11 @@ fn apply(
                 })
             })
         }
-        Does::Release { copies: given } => copies.release(id, given, out).map(|()| {
+        HoldAction::Release { copies: given } => copies.release(id, given, out).map(|()| {
             counts.released += u64::from(given);
             None
         }),
-        Does::Transfer {
+        HoldAction::Transfer {
             copies: staged,
             to,
             ttl,
@@ -327,11 +332,11 @@ fn apply(
             counts.staged += u64::from(staged);
             None
         }),
-        Does::Seize { from } => copies.seize(from, id, out).map(|seized| {
+        HoldAction::Seize { from } => copies.seize(from, id, out).map(|seized| {
             counts.seized += u64::from(seized);
             again(copies, id)
         }),
-        Does::Cancel => {
+        HoldAction::Cancel => {
             let live = copies
                 .hold_of(id)
                 .filter(|view| view.state == HoldState::Live);
@@ -345,7 +350,7 @@ fn apply(
             }
         }
     };
-    done.unwrap_or_else(|why| Some(not_done(number, Some(op.does.op()), why)))
+    done.unwrap_or_else(|why| Some(not_done(number, Some(op.action.op()), why)))
 }
 
 fn ask(id: HoldId, at: Timestamp, domain: &str, copies: u32) -> Ask<'_> {
@@ -436,8 +441,8 @@ pub(super) fn refused(number: u64, op: Option<Op>, why: Why) -> VerdictSays {
 /// The resource has no limits on copies: every operation is granted, and nothing is kept.
 fn let_through(op: &HoldOp<'_>, counts: &mut HoldCounts) -> Option<VerdictSays> {
     let number = op.number;
-    match op.does {
-        Does::Reserve { copies, .. } => {
+    match op.action {
+        HoldAction::Reserve { copies, .. } => {
             counts.unlimited += u64::from(copies);
             Some(VerdictSays::Granted {
                 number,
@@ -445,7 +450,7 @@ fn let_through(op: &HoldOp<'_>, counts: &mut HoldCounts) -> Option<VerdictSays> 
                 by: None,
             })
         }
-        Does::Hold { copies, .. } => {
+        HoldAction::Hold { copies, .. } => {
             counts.unlimited += u64::from(copies);
             Some(VerdictSays::Counted {
                 number,
@@ -453,15 +458,15 @@ fn let_through(op: &HoldOp<'_>, counts: &mut HoldCounts) -> Option<VerdictSays> 
                 by: None,
             })
         }
-        Does::Seize { .. } => Some(refused(number, Some(Op::Seize), Why::UnknownTransfer)),
-        Does::Release { .. } | Does::Transfer { .. } | Does::Cancel => None,
+        HoldAction::Seize { .. } => Some(refused(number, Some(Op::Seize), Why::UnknownTransfer)),
+        HoldAction::Release { .. } | HoldAction::Transfer { .. } | HoldAction::Cancel => None,
     }
 }
 
 /// The resource is not counted here: operations that take copies are refused.
 fn turned_away(op: &HoldOp<'_>, why: Why) -> Option<VerdictSays> {
-    match op.does {
-        Does::Cancel => None,
-        does => Some(refused(op.number, Some(does.op()), why)),
+    match op.action {
+        HoldAction::Cancel => None,
+        action => Some(refused(op.number, Some(action.op()), why)),
     }
 }

@@ -96,7 +96,7 @@ impl LastTotals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_shared::place::LogId;
+    use tollgate_shared::log_position::LogId;
 
     #[test]
     fn a_total_is_taken_once_and_never_after_a_later_one() {

@@ -52,7 +52,7 @@ mod versions;
 
 use std::ops::RangeInclusive;
 
-use tollgate_shared::place::LogId;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::Record;
 
@@ -143,7 +143,7 @@ impl Engine {
     /// applies the record.
     pub fn needs(&self, record: &Record<'_>) -> Option<RangeInclusive<u64>> {
         match record {
-            Record::Pointer(activation) => self.steps.needs(activation.version),
+            Record::LimitsActivation(activation) => self.steps.needs(activation.version),
             _ => None,
         }
     }
@@ -193,11 +193,13 @@ impl Engine {
             Record::Hits(batch) => self.hits(offset, appended, batch, rulings),
             Record::Tick(tick) => self.tick(offset, appended, tick, rulings),
             Record::Totals(totals) => self.totals(offset, totals, rulings),
-            Record::Pointer(activation) => self.activate(offset, appended, activation, versions),
+            Record::LimitsActivation(activation) => {
+                self.activate(offset, appended, activation, versions)
+            }
             Record::Holds(batch) => self.holds(offset, appended, batch, rulings),
-            Record::Beat(beat) => self.beat(offset, appended, beat, rulings),
+            Record::Heartbeat(beat) => self.beat(offset, appended, beat, rulings),
             // Does not change the state: aggregators compare their state digests.
-            Record::Testimony(_) => Fate::Applied,
+            Record::StateDigest(_) => Fate::Applied,
             Record::Unknown { kind, skippable } => match skippable {
                 true => Fate::UnknownSkipped { kind: *kind },
                 false => Fate::Stopped(Stop::UnknownKind {

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::names::EVERYBODY;
-use tollgate_shared::place::LogId;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Scope, Statement};
 

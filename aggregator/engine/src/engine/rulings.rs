@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::hits::Hit;
 use tollgate_shared::wire::record::Total;
@@ -91,7 +91,7 @@ pub struct VerdictDue {
     /// The resource.
     pub resource: Arc<str>,
     /// The log position of its cause.
-    pub place: Place,
+    pub place: LogPosition,
     /// The verdict itself.
     pub says: VerdictSays,
 }
@@ -294,7 +294,7 @@ pub struct CandidateClosed {
     /// The domain.
     pub domain: Arc<str>,
     /// The entry that caused it.
-    pub place: Place,
+    pub place: LogPosition,
     /// When it would have begun.
     pub at: Timestamp,
     /// When it would have ended; [`Timestamp::MAX`]: never.
@@ -363,7 +363,7 @@ pub enum Fate {
     /// A total of a new resource when no more blocks of memory can be numbered.
     TotalAtCap,
     /// An activation of a version that is known.
-    PointerKnown,
+    ActivationKnown,
     /// A record of a kind that this build does not know and may skip.
     UnknownSkipped {
         /// The kind.

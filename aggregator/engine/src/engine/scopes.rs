@@ -16,7 +16,7 @@ use std::hash::Hasher as _;
 use std::sync::Arc;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
-use tollgate_shared::place::Place;
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope as Name, Statement};
 use tollgate_shared::wire::verdict::VerdictSays;
@@ -28,7 +28,7 @@ use crate::copies::{Copies, CopiesScope};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StatedScope {
     /// The log position of the statement.
-    pub place: Place,
+    pub place: LogPosition,
     /// The version under which it was ruled.
     pub version: u64,
     /// The scope's effective limit.
@@ -48,7 +48,7 @@ pub(super) struct DeniedScopes {
 pub(super) struct StatementSink<'r> {
     pub rulings: &'r mut Rulings,
     /// The log position of the next statement.
-    pub place: Place,
+    pub place: LogPosition,
     /// The version in force.
     pub version: u64,
     /// How many domains of one resource may be denied.

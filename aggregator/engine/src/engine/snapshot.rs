@@ -18,7 +18,7 @@ mod write;
 use std::hash::Hasher as _;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
-use tollgate_shared::place::LogId;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::time::Timestamp;
 
 use super::Engine;

@@ -8,7 +8,7 @@
 //! Nothing else advances the time. Knows nothing of hits. What stays true: log time only rises, and what a tick
 //! removes is removed at once, whenever its memory is freed.
 
-use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::log_position::{LogId, LogPosition};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::Tick;
 
@@ -57,7 +57,7 @@ impl Engine {
         }
         self.log_time = Some(appended);
         self.epochs.tick(appended);
-        let place = Place::of_record(self.log.unwrap_or_default(), offset);
+        let place = LogPosition::of_record(self.log.unwrap_or_default(), offset);
         let limits = self.steps.newest().limits.clone();
         let mut sink = self.sink(place, rulings);
         self.holders.tick(appended, &limits, &mut sink);
@@ -88,7 +88,7 @@ impl Engine {
             Some(_) => {}
         }
         self.log = Some(log);
-        let mut place = Place::of_record(log, offset);
+        let mut place = LogPosition::of_record(log, offset);
         let now = self.now();
         for (identity, live) in self.denials.to_state_again(now) {
             // From now on it has this log position: agents drop statements of the generation before.

@@ -9,8 +9,8 @@
 //! Knows nothing of pairs of domains. What stays true: a resource's own pair has one window, the copies
 //! of the last second, and remembers nothing else.
 
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names::EVERYBODY;
-use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::Totals;
 use tollgate_shared::wire::statement::{Cause, Denial};
@@ -113,7 +113,7 @@ impl Engine {
         });
         let standing = Standing {
             identity,
-            place: Place::of_record(self.log.unwrap_or_default(), offset),
+            place: LogPosition::of_record(self.log.unwrap_or_default(), offset),
             now,
             over: self.now(),
             before,

@@ -11,8 +11,8 @@
 use std::hash::Hasher as _;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::names::PAIR_SEPARATOR;
-use tollgate_shared::place::LogId;
 
 /// A pair, or anything else that is known by a keyed hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

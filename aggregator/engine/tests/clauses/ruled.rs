@@ -4,8 +4,8 @@
 mod snapshots;
 
 use tollgate_engine::engine::{Engine, Fate, SnapshotFault, Stop};
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::names::partition_of_pair;
-use tollgate_shared::place::LogId;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
@@ -363,13 +363,13 @@ fn an_unknown_kind_is_skipped_only_if_marked_skippable() {
 fn an_activation_of_an_unknown_version_stops_the_partition() {
     let mut play = Play::of(TWO);
     let known = play.engine.version().expect("a version");
-    assert_eq!(play.pointer(known), Fate::PointerKnown);
-    assert_eq!(play.pointer(known - 1), Fate::PointerKnown);
+    assert_eq!(play.activate(known), Fate::ActivationKnown);
+    assert_eq!(play.activate(known - 1), Fate::ActivationKnown);
     let stop = Stop::MissingVersion {
         version: known + 7,
         offset: play.offset,
     };
-    assert_eq!(play.pointer(known + 7), Fate::Stopped(stop));
+    assert_eq!(play.activate(known + 7), Fate::Stopped(stop));
     assert_eq!(play.engine.version(), Some(known));
 }
 

@@ -40,7 +40,7 @@ fn two_versions(play: &mut Play) -> Vec<u8> {
         let limits = limits.unwrap_or_else(|faults| panic!("{faults}"));
         play.versions.insert(version, limits.into());
     }
-    pen().pointer(&LimitsActivation {
+    pen().limits_activation(&LimitsActivation {
         version: 1_001,
         digest: [0; 32],
     })
@@ -49,14 +49,14 @@ fn two_versions(play: &mut Play) -> Vec<u8> {
 #[test]
 fn slices_state_what_one_pass_would_before_the_next_record() {
     let (mut whole, mut sliced, mut hurried) = (denied(), denied(), denied());
-    let pointer = two_versions(&mut whole);
+    let activation = two_versions(&mut whole);
     two_versions(&mut sliced);
     two_versions(&mut hurried);
-    whole.apply(&pointer);
+    whole.apply(&activation);
     assert!(!whole.engine.has_more());
     assert_eq!(whole.rulings.statements.len(), 2 * DENIED);
 
-    let record = Record::decode(&pointer).expect("a record");
+    let record = Record::decode(&activation).expect("a record");
     let begin = |play: &mut Play| {
         play.rulings.clear();
         let appended = Timestamp::from_millis(play.now_ms);
@@ -91,8 +91,8 @@ fn a_frozen_engine_keeps_its_denials_while_the_engine_goes_on() {
     let mut play = denied();
     let digest = play.engine.digest();
     let frozen = play.engine.freeze();
-    let pointer = two_versions(&mut play);
-    play.apply(&pointer);
+    let activation = two_versions(&mut play);
+    play.apply(&activation);
     assert_eq!(play.engine.live_denials().count(), 0);
 
     let mut chunks = Vec::new();
@@ -105,7 +105,7 @@ fn a_frozen_engine_keeps_its_denials_while_the_engine_goes_on() {
     assert_eq!(places.len(), DENIED);
 
     // And it goes on like the original.
-    let record = Record::decode(&pointer).expect("a record");
+    let record = Record::decode(&activation).expect("a record");
     let appended = Timestamp::from_millis(play.now_ms);
     let mut rulings = Rulings::new();
     let offset = play.offset - 1;

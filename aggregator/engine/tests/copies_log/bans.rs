@@ -4,8 +4,8 @@ use tollgate_engine::engine::Fate;
 use tollgate_shared::holdings::Holdings;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
-use tollgate_shared::wire::beat::Part;
-use tollgate_shared::wire::holds::Does;
+use tollgate_shared::wire::heartbeat::Part;
+use tollgate_shared::wire::holds::HoldAction;
 
 use super::play::{Play, RESOURCE, agent};
 use super::{SANDBOX, digest, hold, release};
@@ -32,8 +32,8 @@ fn unban(play: &mut Play, resource: Option<&str>) -> Fate {
     })
 }
 
-fn reserve(domain: &str, copies: u32) -> Does<'_> {
-    Does::Reserve {
+fn reserve(domain: &str, copies: u32) -> HoldAction<'_> {
+    HoldAction::Reserve {
         domain,
         copies,
         min: 1,

@@ -4,17 +4,17 @@
 use tollgate_engine::engine::{Engine, Rulings};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::holds::Does;
+use tollgate_shared::wire::holds::HoldAction;
 use tollgate_shared::wire::record::Record;
 
 use crate::play::{Play, RESOURCE, Sending, agent, listed, whole};
 use crate::{SANDBOX, hold, release};
 use tollgate_shared::holdings::TransferId;
-use tollgate_shared::wire::beat::{BeatHead, Part};
+use tollgate_shared::wire::heartbeat::{HeartbeatHead, Part};
 
 #[test]
 fn copies_of_unlimited_resources_are_not_kept() {
-    let reserve = Does::Reserve {
+    let reserve = HoldAction::Reserve {
         domain: "acme",
         copies: 9,
         min: 1,
@@ -38,12 +38,12 @@ fn copies_of_unlimited_resources_are_not_kept() {
 
 #[test]
 fn a_lost_verdict_on_uncounted_copies_is_repeated_on_request() {
-    let reserve = Does::Reserve {
+    let reserve = HoldAction::Reserve {
         domain: "acme",
         copies: 9,
         min: 1,
     };
-    let seize = Does::Seize {
+    let seize = HoldAction::Seize {
         from: TransferId(3),
     };
     let mut play = Play::of("");
@@ -96,7 +96,7 @@ fn a_question_about_another_partitions_resource_is_answered() {
         asked: &[1],
         ..whole(&in_use)
     };
-    let bytes = play.beat_bytes(&mut web, BeatHead::default(), &[asks]);
+    let bytes = play.beat_bytes(&mut web, HeartbeatHead::default(), &[asks]);
     let refused = "web: 1 refused: the resource belongs to another partition";
     assert_eq!(said_elsewhere(play, &bytes), [refused]);
 }
@@ -109,7 +109,7 @@ fn said_elsewhere(mut play: Play, bytes: &[u8]) -> Vec<String> {
     let record = Record::decode(bytes).expect("a record");
     // A version first, so that the resource is configured.
     let (&version, _) = play.versions.iter().next().expect("a version");
-    let pointer = tollgate_shared::wire::record::LimitsActivation {
+    let activation = tollgate_shared::wire::record::LimitsActivation {
         version,
         digest: [0; 32],
     };
@@ -117,7 +117,7 @@ fn said_elsewhere(mut play: Play, bytes: &[u8]) -> Vec<String> {
     elsewhere.apply(
         0,
         at,
-        &Record::Pointer(pointer),
+        &Record::LimitsActivation(activation),
         &play.versions,
         &mut rulings,
     );

@@ -3,8 +3,8 @@
 use tollgate_engine::engine::Fate;
 use tollgate_shared::holdings::{Holdings, TransferId};
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::beat::{Listed, Part};
-use tollgate_shared::wire::holds::Does;
+use tollgate_shared::wire::heartbeat::{Listed, Part};
+use tollgate_shared::wire::holds::HoldAction;
 
 use crate::play::{Play, Sending, agent};
 use crate::{SANDBOX, digest, hold, listed, release, whole};
@@ -87,7 +87,7 @@ fn seized_copies_may_be_excess_when_their_agent_returns() {
     let mut play = Play::of(SANDBOX);
     let (mut web, mut job) = (agent("web", 1), agent("job", 1));
     let (to, ttl) = (TransferId(3), Span::from_secs(60));
-    let stage = Does::Transfer { copies: 2, to, ttl };
+    let stage = HoldAction::Transfer { copies: 2, to, ttl };
     play.ops(&mut web, &[(1, hold("acme", 2)), (1, stage)]);
     let seized = Listed {
         seized: Some(to),

@@ -15,20 +15,20 @@ use play::{agent, listed, whole};
 use tollgate_engine::engine::{AgentChange, Fate};
 use tollgate_shared::holdings::{Holdings, TransferId};
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::beat::{BeatHead, Holds, Listed, Part};
-use tollgate_shared::wire::holds::Does;
+use tollgate_shared::wire::heartbeat::{HeartbeatHead, Holds, Listed, Part};
+use tollgate_shared::wire::holds::HoldAction;
 
 use play::Play;
 
 const SANDBOX: &str = "[copies.sandbox]\nlimit = 3\nglobal = 5\n\
     groups.probation = { limit = 2, members = [\"new\"] }\n";
 
-const fn hold(domain: &str, copies: u32) -> Does<'_> {
-    Does::Hold { domain, copies }
+const fn hold(domain: &str, copies: u32) -> HoldAction<'_> {
+    HoldAction::Hold { domain, copies }
 }
 
-const fn release(copies: u32) -> Does<'static> {
-    Does::Release { copies }
+const fn release(copies: u32) -> HoldAction<'static> {
+    HoldAction::Release { copies }
 }
 
 fn digest(holdings: Holdings) -> Part<'static> {
@@ -81,7 +81,7 @@ fn a_hold_is_confirmed_or_refused_and_a_release_lifts() {
 fn a_strict_reserve_never_gets_more_than_there_is_room_for() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
-    let reserve = |copies, min| Does::Reserve {
+    let reserve = |copies, min| HoldAction::Reserve {
         domain: "acme",
         copies,
         min,
@@ -101,7 +101,11 @@ fn a_strict_reserve_never_gets_more_than_there_is_room_for() {
     // no harm.
     play.ops(
         &mut web,
-        &[(2, Does::Cancel), (2, Does::Cancel), (9, Does::Cancel)],
+        &[
+            (2, HoldAction::Cancel),
+            (2, HoldAction::Cancel),
+            (9, HoldAction::Cancel),
+        ],
     );
     assert_eq!(play.output(), ["open acme"]);
     assert_eq!(play.total(), 2);
@@ -115,7 +119,7 @@ fn an_impossible_operation_is_refused_and_changes_nothing() {
     let before = play.engine.snapshot();
     let ttl = Span::from_secs(1);
     let to = TransferId(7);
-    let transfer = |copies| Does::Transfer { copies, to, ttl };
+    let transfer = |copies| HoldAction::Transfer { copies, to, ttl };
     play.ops(
         &mut web,
         &[(1, release(3)), (2, release(1)), (1, transfer(3))],
@@ -127,7 +131,10 @@ fn an_impossible_operation_is_refused_and_changes_nothing() {
     ];
     assert_eq!(play.output(), said);
     assert_eq!(play.rulings.hold_counts[0].counts.refused_ops, 3);
-    play.ops(&mut job, &[(1, release(1)), (1, Does::Seize { from: to })]);
+    play.ops(
+        &mut job,
+        &[(1, release(1)), (1, HoldAction::Seize { from: to })],
+    );
     let said = [
         "job: 1 refused: unknown hold",
         "job: 1 refused: unknown transfer",
@@ -143,7 +150,7 @@ fn staged_copies_count_until_they_are_seized_or_expire() {
     let (mut web, mut job) = (agent("web", 1), agent("job", 1));
     let (one, two) = (TransferId(7), TransferId(8));
     let ttl = Span::from_secs(1);
-    let stage = |to| Does::Transfer { copies: 1, to, ttl };
+    let stage = |to| HoldAction::Transfer { copies: 1, to, ttl };
     play.ops(
         &mut web,
         &[(1, hold("acme", 2)), (1, stage(one)), (1, stage(two))],
@@ -153,8 +160,8 @@ fn staged_copies_count_until_they_are_seized_or_expire() {
     play.ops(
         &mut job,
         &[
-            (1, Does::Seize { from: one }),
-            (2, Does::Seize { from: one }),
+            (1, HoldAction::Seize { from: one }),
+            (2, HoldAction::Seize { from: one }),
         ],
     );
     let said = [
@@ -238,9 +245,9 @@ fn a_successor_ends_its_old_epoch_at_once_and_for_good() {
     let mut play = Play::of(SANDBOX);
     let (mut old, mut new) = (agent("web", 1), agent("web", 2));
     play.ops(&mut old, &[(1, hold("acme", 3))]);
-    let head = BeatHead {
+    let head = HeartbeatHead {
         replaces: Some(1),
-        ..BeatHead::default()
+        ..HeartbeatHead::default()
     };
     let beat = play.beat_bytes(&mut new, head, &[]);
     assert_eq!(play.apply(&beat), Fate::Applied);
@@ -260,13 +267,13 @@ fn a_successor_ends_its_old_epoch_at_once_and_for_good() {
     // Another name cannot end it, and an epoch does not end itself by naming itself.
     let mut job = agent("job", 3);
     play.ops(&mut new, &[(1, hold("acme", 1))]);
-    let head = BeatHead {
+    let head = HeartbeatHead {
         replaces: Some(2),
-        ..BeatHead::default()
+        ..HeartbeatHead::default()
     };
     let beat = play.beat_bytes(&mut job, head, &[]);
     play.apply(&beat);
-    let own = BeatHead { more: true, ..head };
+    let own = HeartbeatHead { more: true, ..head };
     let beat = play.beat_bytes(&mut new, own, &[]);
     play.apply(&beat);
     assert_eq!(play.total(), 1);
@@ -276,15 +283,15 @@ fn a_successor_ends_its_old_epoch_at_once_and_for_good() {
 fn a_graceful_stop_releases_everything() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
-    let stage = Does::Transfer {
+    let stage = HoldAction::Transfer {
         copies: 1,
         to: TransferId(1),
         ttl: Span::from_secs(9),
     };
     play.ops(&mut web, &[(1, hold("acme", 3)), (1, stage)]);
-    let head = BeatHead {
+    let head = HeartbeatHead {
         last: true,
-        ..BeatHead::default()
+        ..HeartbeatHead::default()
     };
     let beat = play.beat_bytes(&mut web, head, &[]);
     play.apply(&beat);
@@ -312,14 +319,14 @@ fn a_list_or_a_heartbeat_heals_a_lost_release() {
     let one = [listed(2, "acme", 1, play.now_ms)];
     play.beat(&mut web, whole(&one));
     assert_eq!(play.total(), 1);
-    let more = BeatHead {
+    let more = HeartbeatHead {
         more: true,
-        ..BeatHead::default()
+        ..HeartbeatHead::default()
     };
     let beat = play.beat_bytes(&mut web, more, &[]);
     play.apply(&beat);
     assert_eq!(play.total(), 1, "there is more to come");
-    let beat = play.beat_bytes(&mut web, BeatHead::default(), &[]);
+    let beat = play.beat_bytes(&mut web, HeartbeatHead::default(), &[]);
     play.apply(&beat);
     assert_eq!(play.total(), 0);
 }
@@ -328,7 +335,7 @@ fn a_list_or_a_heartbeat_heals_a_lost_release() {
 fn a_list_of_some_numbers_leaves_other_holds_unchanged() {
     let mut play = Play::of("[copies.sandbox]\nlimit = 100\n");
     let mut web = agent("web", 1);
-    let ops: Vec<(u64, Does<'_>)> = (1..=6).map(|number| (number, hold("acme", 1))).collect();
+    let ops: Vec<(u64, HoldAction<'_>)> = (1..=6).map(|number| (number, hold("acme", 1))).collect();
     play.ops(&mut web, &ops);
     let two = [listed(2, "acme", 1, play.now_ms)];
     let part = Part {
@@ -347,20 +354,20 @@ fn a_list_of_some_numbers_leaves_other_holds_unchanged() {
 fn a_heartbeat_gets_lost_verdicts_repeated() {
     let mut play = Play::of(SANDBOX);
     let (mut web, mut job) = (agent("web", 1), agent("job", 1));
-    let reserve = Does::Reserve {
+    let reserve = HoldAction::Reserve {
         domain: "acme",
         copies: 2,
         min: 1,
     };
     let to = TransferId(3);
     let ttl = Span::from_secs(60);
-    let stage = Does::Transfer { copies: 1, to, ttl };
+    let stage = HoldAction::Transfer { copies: 1, to, ttl };
     play.ops(&mut job, &[(1, hold("acme", 1)), (1, stage)]);
     play.ops(
         &mut web,
         &[
             (1, reserve),
-            (2, Does::Seize { from: to }),
+            (2, HoldAction::Seize { from: to }),
             (3, hold("new", 1)),
         ],
     );
@@ -392,7 +399,7 @@ fn a_heartbeat_claims_copies_whose_seize_was_lost() {
     let (mut web, mut job) = (agent("web", 1), agent("job", 1));
     let to = TransferId(3);
     let ttl = Span::from_secs(60);
-    let stage = Does::Transfer { copies: 2, to, ttl };
+    let stage = HoldAction::Transfer { copies: 2, to, ttl };
     play.ops(&mut web, &[(1, hold("acme", 2)), (1, stage)]);
     let seized = |number, from| Listed {
         seized: Some(TransferId(from)),

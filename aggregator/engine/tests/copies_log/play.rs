@@ -10,14 +10,14 @@ use std::sync::Arc;
 use crate::known::Known;
 use tollgate_engine::engine::{Engine, Fate, Rulings};
 use tollgate_limits::Limits;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::mac::MacKey;
-use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::Act;
-use tollgate_shared::wire::beat::{BeatHead, Holds, Listed, Part, write_beat};
+use tollgate_shared::wire::heartbeat::{HeartbeatHead, Holds, Listed, Part, write_heartbeat};
 use tollgate_shared::wire::hits::Sender;
-use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
+use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
 use tollgate_shared::wire::statement::{Cause, Says, Scope};
 use tollgate_shared::wire::verdict::VerdictSays;
@@ -114,20 +114,20 @@ impl Play {
         let limits = Limits::parse(&text).unwrap_or_else(|faults| panic!("{faults}"));
         let version = self.offset + 100;
         self.versions.insert(version, Arc::new(limits));
-        self.pointer(version)
+        self.activate(version)
     }
 
     /// An operator's act, and the activation that brings it in.
     pub fn amend(&mut self, act: Act) -> Fate {
         let version = self.offset + 100;
         self.acts.insert(version, Arc::new(act));
-        self.pointer(version)
+        self.activate(version)
     }
 
-    fn pointer(&mut self, version: u64) -> Fate {
+    fn activate(&mut self, version: u64) -> Fate {
         let digest = [0; 32];
-        let pointer = pen().pointer(&LimitsActivation { version, digest });
-        self.apply(&pointer)
+        let activation = pen().limits_activation(&LimitsActivation { version, digest });
+        self.apply(&activation)
     }
 
     /// Half a second passes, and a tick is counted.
@@ -136,30 +136,35 @@ impl Play {
         self.ticks += 1;
         let tick = pen().tick(&Tick {
             log: LOG,
-            owner: "agg-1",
+            aggregator: "agg-1",
             instance: 1,
             number: self.ticks,
         });
         self.apply(&tick)
     }
 
-    pub fn ops(&mut self, from: &mut Sending, ops: &[(u64, Does<'_>)]) -> Fate {
+    pub fn ops(&mut self, from: &mut Sending, ops: &[(u64, HoldAction<'_>)]) -> Fate {
         let bytes = self.ops_bytes(from, ops);
         self.apply(&bytes)
     }
 
     /// A record of operations, not appended yet.
-    pub fn ops_bytes(&self, from: &mut Sending, ops: &[(u64, Does<'_>)]) -> Vec<u8> {
+    pub fn ops_bytes(&self, from: &mut Sending, ops: &[(u64, HoldAction<'_>)]) -> Vec<u8> {
         self.ops_bytes_on(from, RESOURCE, ops)
     }
 
-    fn ops_bytes_on(&self, from: &mut Sending, resource: &str, ops: &[(u64, Does<'_>)]) -> Vec<u8> {
+    fn ops_bytes_on(
+        &self,
+        from: &mut Sending,
+        resource: &str,
+        ops: &[(u64, HoldAction<'_>)],
+    ) -> Vec<u8> {
         let at = Timestamp::from_millis(self.now_ms);
-        let ops = ops.iter().map(|(number, does)| HoldOp {
+        let ops = ops.iter().map(|(number, action)| HoldOp {
             resource: 0,
             number: *number,
             at,
-            does: *does,
+            action: *action,
         });
         let mut writer = Writer::new();
         let sender = self.sender(from);
@@ -168,27 +173,37 @@ impl Play {
     }
 
     pub fn beat(&mut self, from: &mut Sending, part: Part<'_>) -> Fate {
-        let bytes = self.beat_bytes(from, BeatHead::default(), &[part]);
+        let bytes = self.beat_bytes(from, HeartbeatHead::default(), &[part]);
         self.apply(&bytes)
     }
 
     /// Operations on another resource.
-    pub fn ops_on(&mut self, from: &mut Sending, resource: &str, ops: &[(u64, Does<'_>)]) -> Fate {
+    pub fn ops_on(
+        &mut self,
+        from: &mut Sending,
+        resource: &str,
+        ops: &[(u64, HoldAction<'_>)],
+    ) -> Fate {
         let bytes = self.ops_bytes_on(from, resource, ops);
         self.apply(&bytes)
     }
 
     /// A heartbeat that lists no holds at all.
     pub fn beat_without_parts(&mut self, from: &mut Sending) -> Fate {
-        let bytes = self.beat_bytes(from, BeatHead::default(), &[]);
+        let bytes = self.beat_bytes(from, HeartbeatHead::default(), &[]);
         self.apply(&bytes)
     }
 
     /// A heartbeat, not appended yet.
-    pub fn beat_bytes(&self, from: &mut Sending, head: BeatHead, parts: &[Part<'_>]) -> Vec<u8> {
+    pub fn beat_bytes(
+        &self,
+        from: &mut Sending,
+        head: HeartbeatHead,
+        parts: &[Part<'_>],
+    ) -> Vec<u8> {
         let mut writer = Writer::new();
         let sender = self.sender(from);
-        write_beat(&mut writer, &sender, &[RESOURCE], head, parts);
+        write_heartbeat(&mut writer, &sender, &[RESOURCE], head, parts);
         writer.as_slice().to_vec()
     }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use tollgate_shared::holdings::{Holdings, TransferId};
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::beat::{BeatHead, Holds, Listed};
-use tollgate_shared::wire::holds::Does;
+use tollgate_shared::wire::heartbeat::{HeartbeatHead, Holds, Listed};
+use tollgate_shared::wire::holds::HoldAction;
 
 use crate::play::{Play, Sending, agent, listed, whole};
 
@@ -113,9 +113,9 @@ impl Fleet {
                 let process = &mut self.processes[agent];
                 process.number += 1;
                 let (number, name) = (process.number, DOMAINS[domain]);
-                let does = if strict {
+                let act = if strict {
                     process.awaits.insert(number, domain);
-                    Does::Reserve {
+                    HoldAction::Reserve {
                         domain: name,
                         copies,
                         min: 1,
@@ -124,12 +124,12 @@ impl Fleet {
                     process
                         .uses
                         .insert(number, (domain, copies, now, false, None));
-                    Does::Hold {
+                    HoldAction::Hold {
                         domain: name,
                         copies,
                     }
                 };
-                let bytes = self.play.ops_bytes(&mut process.sending, &[(number, does)]);
+                let bytes = self.play.ops_bytes(&mut process.sending, &[(number, act)]);
                 self.send(agent, bytes, way);
             }
             Step::Release { agent, which } => {
@@ -138,8 +138,8 @@ impl Fleet {
                     return;
                 };
                 process.uses.remove(&number);
-                let does = Does::Release { copies };
-                let bytes = self.play.ops_bytes(&mut process.sending, &[(number, does)]);
+                let act = HoldAction::Release { copies };
+                let bytes = self.play.ops_bytes(&mut process.sending, &[(number, act)]);
                 self.send(agent, bytes, way);
             }
             Step::Pass { from, which, to } => self.pass(from, which, to, way),
@@ -152,9 +152,9 @@ impl Fleet {
                 self.epochs += 1;
                 self.processes[agent] = process(NAMES[agent], self.epochs);
                 if successor {
-                    let head = BeatHead {
+                    let head = HeartbeatHead {
                         replaces: Some(old),
-                        ..BeatHead::default()
+                        ..HeartbeatHead::default()
                     };
                     let sending = &mut self.processes[agent].sending;
                     let bytes = self.play.beat_bytes(sending, head, &[]);
@@ -181,12 +181,12 @@ impl Fleet {
         };
         self.transfers += 1;
         let id = TransferId(self.transfers);
-        let does = Does::Transfer {
+        let act = HoldAction::Transfer {
             copies,
             to: id,
             ttl: Span::from_secs(3),
         };
-        let bytes = self.play.ops_bytes(&mut process.sending, &[(number, does)]);
+        let bytes = self.play.ops_bytes(&mut process.sending, &[(number, act)]);
         self.send(from, bytes, way);
         let process = &mut self.processes[to];
         process.number += 1;
@@ -194,7 +194,7 @@ impl Fleet {
         process
             .uses
             .insert(number, (domain, 0, now, false, Some(id.0)));
-        let seize = [(number, Does::Seize { from: id })];
+        let seize = [(number, HoldAction::Seize { from: id })];
         let bytes = self.play.ops_bytes(&mut process.sending, &seize);
         self.send(to, bytes, way);
     }
@@ -220,7 +220,7 @@ impl Fleet {
             part.holds = Holds::Digest(digest);
         }
         self.play
-            .beat_bytes(&mut process.sending, BeatHead::default(), &[part])
+            .beat_bytes(&mut process.sending, HeartbeatHead::default(), &[part])
     }
 
     fn send(&mut self, agent: usize, bytes: Vec<u8>, way: Way) {

@@ -4,7 +4,7 @@ use tollgate_engine::engine::Fate;
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::amendment::Act;
-use tollgate_shared::wire::holds::Does;
+use tollgate_shared::wire::holds::HoldAction;
 
 use crate::hold;
 use crate::play::{Play, RESOURCE, agent};
@@ -27,9 +27,9 @@ fn all_of(domain: Option<&str>, agent: Option<&str>) -> Act {
     }
 }
 
-fn stage(to: TransferId) -> Does<'static> {
+fn stage(to: TransferId) -> HoldAction<'static> {
     let ttl = Span::from_secs(86_400);
-    Does::Transfer { copies: 1, to, ttl }
+    HoldAction::Transfer { copies: 1, to, ttl }
 }
 
 /// One copy of acme is held by web and one staged by it; the same of globex by job.
@@ -59,7 +59,7 @@ fn staged_copies_released_by_id_cannot_be_seized() {
     play.restart();
     assert_eq!(play.engine.holds_meant(&act), 0);
     let mut job = agent("job", 2);
-    play.ops(&mut job, &[(1, Does::Seize { from: ONE })]);
+    play.ops(&mut job, &[(1, HoldAction::Seize { from: ONE })]);
     assert_eq!(play.output(), ["job: 1 refused: unknown transfer"]);
     // The hold from which they came is unchanged.
     let mut web = agent("web", 1);

@@ -1,7 +1,7 @@
 //! Engines that were restored, and frozen ones that are written while the engine goes on.
 
 use tollgate_engine::engine::Engine;
-use tollgate_shared::wire::holds::Does;
+use tollgate_shared::wire::holds::HoldAction;
 
 use crate::play::{Play, agent};
 use crate::{hold, release};
@@ -14,7 +14,7 @@ fn a_frozen_engine_keeps_its_holds_while_the_engine_goes_on() {
     let mut play = Play::of("[copies.sandbox]\nlimit = 2\n");
     let mut web = agent("web", 1);
     let names: Vec<String> = (0..HOLDS / 3).map(|n| format!("domain-{n}")).collect();
-    let taken: Vec<(u64, Does<'_>)> = (1..=HOLDS)
+    let taken: Vec<(u64, HoldAction<'_>)> = (1..=HOLDS)
         .zip(names.iter().cycle().map(|name| hold(name, 1)))
         .collect();
     play.ops(&mut web, &taken);
@@ -22,7 +22,7 @@ fn a_frozen_engine_keeps_its_holds_while_the_engine_goes_on() {
     let frozen = play.engine.freeze();
     // Holds end and others begin, of new domains, in the slots that came free.
     let others: Vec<String> = (1..=HOLDS).map(|n| format!("other-{n}")).collect();
-    let changed: Vec<(u64, Does<'_>)> = (1..=HOLDS)
+    let changed: Vec<(u64, HoldAction<'_>)> = (1..=HOLDS)
         .zip(&others)
         .step_by(2)
         .flat_map(|(number, name)| [(number, release(1)), (HOLDS + number, hold(name, 2))])

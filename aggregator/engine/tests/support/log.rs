@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use tollgate_engine::engine::Versions;
 use tollgate_limits::Limits;
 use tollgate_model as model;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::mac::MacKey;
-use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::Act;
@@ -129,7 +129,7 @@ enum Step {
         late: bool,
         granted: Vec<(u64, u32)>,
     },
-    Pointer {
+    Activation {
         skip: usize,
     },
     Amend(Vec<OneAct>),
@@ -227,7 +227,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => (0..RESOURCES.len(), 0u32..2, prop::bool::weighted(0.2), granted).prop_map(
             |(resource, source, late, granted)| Step::Totals { resource, source, late, granted },
         ),
-        1 => (0usize..3).prop_map(|skip| Step::Pointer { skip }),
+        1 => (0usize..3).prop_map(|skip| Step::Activation { skip }),
         3 => prop::collection::vec(any_act(), 1..4).prop_map(Step::Amend),
     ]
 }
@@ -337,7 +337,7 @@ fn build(versions: &[Written], steps: &[(u64, Step)]) -> Log {
     };
     let genesis = builder.pen().genesis(LOG);
     builder.push(genesis, None);
-    builder.pointer(0);
+    builder.activate(0);
     for (pause_ms, step) in steps {
         builder.now_ms += pause_ms;
         match step {
@@ -353,7 +353,7 @@ fn build(versions: &[Written], steps: &[(u64, Step)]) -> Log {
                 late,
                 granted,
             } => builder.totals(*resource, *source, *late, granted),
-            Step::Pointer { skip } => builder.pointer(*skip),
+            Step::Activation { skip } => builder.activate(*skip),
             Step::Amend(acts) => builder.amend(acts),
         }
     }
@@ -424,7 +424,7 @@ impl Builder {
         self.ticks += 1;
         let tick = Tick {
             log: LOG,
-            owner: "agg-1",
+            aggregator: "agg-1",
             instance: 1,
             number: self.ticks,
         };
@@ -458,7 +458,7 @@ impl Builder {
     }
 
     /// An activation of the next version after `skip` others; or of a known one, if there are no more.
-    fn pointer(&mut self, skip: usize) {
+    fn activate(&mut self, skip: usize) {
         let last = self.version_numbers.len() - 1;
         let target = (self.next_version + skip).min(last);
         let brought = self.next_version..=target;
@@ -467,7 +467,9 @@ impl Builder {
         self.next_version = self.next_version.max(target + 1);
         self.known = self.known.max(version);
         let digest = [0; 32];
-        let bytes = self.pen().pointer(&LimitsActivation { version, digest });
+        let bytes = self
+            .pen()
+            .limits_activation(&LimitsActivation { version, digest });
         self.push(bytes, Some(Input::Limits(versions)));
     }
 }
@@ -485,7 +487,9 @@ impl Builder {
         }
         let version = self.known;
         let digest = [0; 32];
-        let bytes = self.pen().pointer(&LimitsActivation { version, digest });
+        let bytes = self
+            .pen()
+            .limits_activation(&LimitsActivation { version, digest });
         self.push(bytes, Some(Input::Amendments(brought)));
     }
 }

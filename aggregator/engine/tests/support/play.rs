@@ -9,8 +9,8 @@ use super::known::Known;
 use super::log::START_US;
 use tollgate_engine::engine::{Counts, Engine, Fate, Rulings};
 use tollgate_limits::Limits;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::mac::MacKey;
-use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::Act;
@@ -74,27 +74,27 @@ impl Play {
         let limits = Limits::parse(&text).unwrap_or_else(|faults| panic!("{faults}"));
         let version = self.offset + 100;
         self.versions.insert(version, Arc::new(limits));
-        self.pointer(version)
+        self.activate(version)
     }
 
-    pub fn pointer(&mut self, version: u64) -> Fate {
+    pub fn activate(&mut self, version: u64) -> Fate {
         let digest = [0; 32];
-        let pointer = pen().pointer(&LimitsActivation { version, digest });
-        self.apply(&pointer)
+        let activation = pen().limits_activation(&LimitsActivation { version, digest });
+        self.apply(&activation)
     }
 
     /// An operator's act, and the activation that brings it in.
     pub fn amend(&mut self, act: Act) -> Fate {
         let version = self.offset + 100;
         self.acts.insert(version, Arc::new(act));
-        self.pointer(version)
+        self.activate(version)
     }
 
     pub fn tick(&mut self, later_ms: u64) -> Fate {
         self.now_ms += later_ms;
         let tick = pen().tick(&Tick {
             log: self.log,
-            owner: "agg-1",
+            aggregator: "agg-1",
             instance: 1,
             number: 1,
         });

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::Serialize;
 use tollgate_shared::escape::escaped;
-use tollgate_shared::place::Code;
+use tollgate_shared::log_position::Code;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::statement::{Says, Scope};

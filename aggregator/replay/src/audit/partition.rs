@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use tollgate_engine::engine::{Engine, Fate};
-use tollgate_shared::place::LogId;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::hits::HitBatch;
@@ -281,7 +281,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
             Record::Hits(batch) => self.batch(offset, batch, part),
             // All records of an agent share one count of sequence numbers.
             Record::Holds(batch) => self.sequences.saw(&batch.sender, offset, part),
-            Record::Beat(beat) => self.sequences.saw(&beat.sender, offset, part),
+            Record::Heartbeat(beat) => self.sequences.saw(&beat.sender, offset, part),
             Record::Tick(tick) => {
                 let seen = self.aggregators.entry(tick.instance).or_default();
                 seen.rotate_left(1);

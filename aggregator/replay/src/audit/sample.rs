@@ -126,7 +126,7 @@ impl Sample {
                 part.model.entries += u64::from(in_range);
             }
         }
-        let by_limits = matches!(record, Record::Pointer(_));
+        let by_limits = matches!(record, Record::LimitsActivation(_));
         if in_range {
             self.first_us.get_or_insert(at.appended_us);
         }

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use tollgate_engine::engine::DIGEST_FORM;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::testimony::StateDigest;
+use tollgate_shared::wire::state_digest::StateDigest;
 
 use super::report::{Difference, DifferenceKind, PartitionAudit};
 use crate::replay::{Met, Replay};
@@ -50,7 +50,9 @@ impl AuditedDigests {
             Met::Ruled(Record::Tick(_)) if is_digest_due(before, replay.engine().log_time()) => {
                 self.note(offset, replay);
             }
-            Met::Ruled(Record::Testimony(stated)) if in_range => self.compare(offset, stated, part),
+            Met::Ruled(Record::StateDigest(stated)) if in_range => {
+                self.compare(offset, stated, part)
+            }
             _ => {}
         }
     }
@@ -84,7 +86,7 @@ impl AuditedDigests {
         }
         let text = format!(
             "{} of group {} came to another state than the replay: digest {:032x}, expected {:032x}; stated at offset {at}",
-            stated.owner, stated.group, stated.digest, noted.digest
+            stated.aggregator, stated.group, stated.digest, noted.digest
         );
         let place = (part.partition, "hits", stated.offset);
         part.differs(Difference::of_record(

@@ -3,7 +3,7 @@
 //! Knows only what was followed. What stays true: every number is counted from entries of the log.
 
 use tollgate_shared::escape::escaped;
-use tollgate_shared::place::{Code, Place};
+use tollgate_shared::log_position::{Code, LogPosition};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Cause, Denial, Says};
 
@@ -221,7 +221,7 @@ fn denial_view(stated: &PairStatement, denial: &Denial, recorded: Option<Timesta
 }
 
 fn statement_view(partition: u32, stated: &PairStatement) -> StatementView {
-    let place: Place = stated.statement.place;
+    let place: LogPosition = stated.statement.place;
     let (says, until, cause) = match stated.statement.says {
         Says::Denied(denial) => ("denied", end_us(denial.end), Some(denial.cause.to_string())),
         Says::Open => ("open", None, None),

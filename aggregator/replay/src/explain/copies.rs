@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 use tollgate_engine::copies::{Copies, HoldState};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::keyring::Keyring;
-use tollgate_shared::place::Code;
+use tollgate_shared::log_position::Code;
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::holds::{Does, HoldBatch};
+use tollgate_shared::wire::holds::{HoldAction, HoldBatch};
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement};
 
@@ -353,8 +353,10 @@ impl CopiesReading<'_> {
 fn cause_of(batch: &HoldBatch<'_>, entry: u32) -> Option<String> {
     let op = batch.ops().nth(entry as usize)?;
     let agent = batch.sender.agent;
-    let (copies, domain) = match op.does {
-        Does::Hold { domain, copies } | Does::Reserve { domain, copies, .. } => (copies, domain),
+    let (copies, domain) = match op.action {
+        HoldAction::Hold { domain, copies } | HoldAction::Reserve { domain, copies, .. } => {
+            (copies, domain)
+        }
         _ => return None,
     };
     Some(format!(

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use tollgate_engine::engine::TOO_OLD;
 use tollgate_limits::print_span;
 use tollgate_shared::keyring::Keyring;
-use tollgate_shared::place::Code;
+use tollgate_shared::log_position::Code;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Denial, Scope, Statement};

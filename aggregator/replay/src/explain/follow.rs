@@ -183,7 +183,7 @@ impl PairFollow {
         if let Ok(Record::Hits(batch)) = Record::decode(&delivered.bytes) {
             return self.batch(delivered, &batch);
         }
-        if let Met::Ruled(Record::Pointer(_)) = self.replay.apply(delivered, source)? {
+        if let Met::Ruled(Record::LimitsActivation(_)) = self.replay.apply(delivered, source)? {
             self.new_limits();
         }
         self.listen(delivered, &[]);

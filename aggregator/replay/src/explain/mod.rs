@@ -29,8 +29,8 @@ use std::sync::Arc;
 
 use tollgate_limits::versions::LimitsBook;
 use tollgate_shared::keyring::Keyring;
+use tollgate_shared::log_position::Code;
 use tollgate_shared::names::{EVERYBODY, partition_of_pair, partition_of_resource};
-use tollgate_shared::place::Code;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::record::Record;

@@ -18,7 +18,7 @@ use tollgate_model::log::{
 };
 use tollgate_model::{PartitionModel, log::RecordOutcome};
 use tollgate_shared::keyring::Keyring;
-use tollgate_shared::place::Code;
+use tollgate_shared::log_position::Code;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::HitBatch;
 use tollgate_shared::wire::record::{Record, needs_tag};
@@ -172,7 +172,7 @@ pub fn feed<'a>(
                 ..Fed::default()
             }
         }
-        Record::Pointer(activation) => {
+        Record::LimitsActivation(activation) => {
             let known = model.version().map_or(Bound::Unbounded, Bound::Excluded);
             let is_known = model
                 .version()
@@ -219,8 +219,8 @@ pub fn feed<'a>(
         // The model does not rule copies.
         Record::Genesis(_)
         | Record::Holds(_)
-        | Record::Beat(_)
-        | Record::Testimony(_)
+        | Record::Heartbeat(_)
+        | Record::StateDigest(_)
         | Record::Unknown { .. } => Fed::default(),
     }
 }

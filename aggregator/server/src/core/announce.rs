@@ -374,7 +374,7 @@ fn notice_of(
 
 #[cfg(test)]
 mod tests {
-    use tollgate_shared::place::{LogId, Place};
+    use tollgate_shared::log_position::{LogId, LogPosition};
     use tollgate_shared::wire::statement::{Cause, Denial, Says};
 
     use super::super::ready::Ready;
@@ -383,7 +383,7 @@ mod tests {
     fn statement(offset: u64, says: Says) -> Statement {
         Statement {
             scope: Scope::Pair("acme".into()),
-            place: Place {
+            place: LogPosition {
                 generation: 1,
                 offset,
                 entry: 0,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tollgate_api::candidates::{CandidateDenialView, CandidateFigures, CandidateView};
 use tollgate_engine::engine::{CandidateClosed, CandidateCounts, Counts, ResourceCounts};
 use tollgate_limits::{Limits, RateResource};
-use tollgate_shared::place::Code;
+use tollgate_shared::log_position::Code;
 use tollgate_shared::time::Timestamp;
 
 /// Resources whose candidates are counted, per partition.

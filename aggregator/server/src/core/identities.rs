@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_log::{RETRY_AFTER, Stream, Ticket};
-use tollgate_shared::place::LogId;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::RecordPen;
 

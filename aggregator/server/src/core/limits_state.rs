@@ -300,7 +300,7 @@ impl LimitsState {
             push: id,
             text: &file.text,
             expected: self.book.latest_number(),
-            who: &env.settings.owner,
+            who: &env.settings.aggregator,
             why: &format!("limits.file {}", file.name),
             at: now.wall,
         };

@@ -205,7 +205,7 @@ impl Live {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_shared::place::Place;
+    use tollgate_shared::log_position::LogPosition;
     use tollgate_shared::time::Span;
     use tollgate_shared::wire::statement::{Cause, Denial};
 
@@ -216,7 +216,7 @@ mod tests {
     fn denied(domain: &str, offset: u64, end: u64) -> Statement {
         Statement {
             scope: Scope::Pair(domain.into()),
-            place: Place {
+            place: LogPosition {
                 generation: 1,
                 offset,
                 entry: 0,

@@ -58,7 +58,7 @@ impl Partition {
         let Some(record) = self.read(delivered, step) else {
             return;
         };
-        if let Record::Pointer(activation) = &record
+        if let Record::LimitsActivation(activation) = &record
             && !self.may_activate(delivered, activation, step)
         {
             return;
@@ -85,7 +85,7 @@ impl Partition {
         self.see_own(delivered, &record, step);
         match &record {
             Record::Tick(_) => self.append_digest(delivered.offset, log_time_before, step),
-            Record::Testimony(stated) => self.compare_digest(stated, step),
+            Record::StateDigest(stated) => self.compare_digest(stated, step),
             Record::Hits(batch) => {
                 self.count_usage(delivered, batch);
                 self.note_batch(batch, step);
@@ -269,7 +269,7 @@ impl Partition {
                 self.ticks.came_back(tick.number, delivered.appended);
                 self.announce_if_ready(step);
             }
-            Record::Pointer(activation) => {
+            Record::LimitsActivation(activation) => {
                 let in_force = self.ruler.version();
                 let is_own = self
                     .pointing
@@ -300,7 +300,7 @@ impl Partition {
             {
                 self.ticks.slot.failed(step.clock());
             }
-            Record::Pointer(activation)
+            Record::LimitsActivation(activation)
                 if activation.version == self.pointing.version && is_own(self.pointing.under) =>
             {
                 self.pointing.slot.failed(step.clock());

@@ -13,8 +13,8 @@ use tollgate_engine::engine::{
 };
 use tollgate_engine::rules::request::LimitedBy;
 use tollgate_limits::Limits;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::names::EVERYBODY;
-use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::record::{Record, Totals};

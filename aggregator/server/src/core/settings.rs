@@ -12,7 +12,7 @@ use super::snapshots::Policy;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The aggregator's name, in its ticks.
-    pub owner: String,
+    pub aggregator: String,
     /// The seed of all random numbers: the instance, log ids, ids of pushes.
     pub seed: [u8; 32],
     /// The keys for records that only aggregators may write.

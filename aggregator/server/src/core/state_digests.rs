@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use tollgate_engine::engine::{DIGEST_FORM, is_digest_due};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::record::RecordPen;
-use tollgate_shared::wire::testimony::StateDigest;
+use tollgate_shared::wire::state_digest::StateDigest;
 
 use super::partition::Partition;
 use super::partition::appends::AppendPurpose;
@@ -105,11 +105,12 @@ impl Partition {
             form: DIGEST_FORM,
             digest: noted.digest,
             group,
-            owner: &settings.owner,
+            aggregator: &settings.aggregator,
             instance: step.context.instance,
         };
-        let record = RecordPen::new(context.writer(in_force), self.index).testimony(&digest_record);
-        self.append(Stream::Hits, record, AppendPurpose::Testimony, step);
+        let record =
+            RecordPen::new(context.writer(in_force), self.index).state_digest(&digest_record);
+        self.append(Stream::Hits, record, AppendPurpose::StateDigest, step);
     }
 
     /// Compares a digest of another aggregator with the own one.
@@ -139,7 +140,7 @@ impl Partition {
             ours = format!("{:032x}", noted.digest),
             theirs = format!("{:032x}", stated.digest),
             group = stated.group,
-            owner = stated.owner,
+            owner = stated.aggregator,
             "two aggregators that rule a partition came to different states: their machines or builds disagree"
         );
         self.doubt(step);

@@ -34,7 +34,7 @@ impl Partition {
         self.ticks.under = self.ruler.version();
         let tick = Tick {
             log,
-            owner: &context.settings.owner,
+            aggregator: &context.settings.aggregator,
             instance: context.instance,
             number: self.ticks.number,
         };
@@ -64,8 +64,8 @@ impl Partition {
         };
         self.pointing.under = self.ruler.version();
         let pen = RecordPen::new(context.writer(self.pointing.under), self.index);
-        let record = pen.pointer(&activation);
-        let ticket = self.append(Stream::Hits, record, AppendPurpose::Pointer, step);
+        let record = pen.limits_activation(&activation);
+        let ticket = self.append(Stream::Hits, record, AppendPurpose::LimitsActivation, step);
         step.counters().pointers += 1;
         self.pointing.slot.ticket = Some(ticket);
         self.pointing.version = activation.version;

@@ -83,7 +83,7 @@ impl Verdicts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_shared::place::Place;
+    use tollgate_shared::log_position::LogPosition;
     use tollgate_shared::wire::verdict::VerdictSays;
 
     #[test]
@@ -97,7 +97,7 @@ mod tests {
                     agent: name.as_str().into(),
                     epoch: u128::MAX,
                     resource: name.as_str().into(),
-                    place: Place::default(),
+                    place: LogPosition::default(),
                     says: VerdictSays::Seized {
                         number,
                         domain: name.as_str().into(),

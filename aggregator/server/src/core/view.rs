@@ -14,7 +14,7 @@ use tollgate_engine::engine::CandidateCounts;
 use tollgate_limits::Limits;
 use tollgate_limits::versions::text::Text;
 use tollgate_shared::hex::hex;
-use tollgate_shared::place::{Code, LogId};
+use tollgate_shared::log_position::{Code, LogId};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Denial, Scope, Statement};
 

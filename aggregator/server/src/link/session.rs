@@ -191,7 +191,7 @@ impl Session {
         }
         // The kind follows the version byte; a record that is too short for it does not decode.
         if let Some(&found) = record.get(1)
-            && !kind::is_agents(found)
+            && !kind::is_of_agents(found)
         {
             return Err(BatchFault::Kind(found));
         }
@@ -206,7 +206,7 @@ impl Session {
                 self.check_resources(batch.resources())?;
                 (batch.sender, None)
             }
-            Record::Beat(beat) => {
+            Record::Heartbeat(beat) => {
                 self.check_resources(beat.resources())?;
                 (beat.sender, beat.head.replaces)
             }
@@ -271,7 +271,7 @@ impl Session {
 
 /// Checks the size before decoding, which is the greatest cost of a refused record.
 fn check_size(record: &[u8]) -> Result<(), BatchFault> {
-    let is_beat = record.get(1) == Some(&kind::BEAT);
+    let is_beat = record.get(1) == Some(&kind::HEARTBEAT);
     let found = record.len();
     match is_beat || found <= BATCH_BYTES_MAX {
         true => Ok(()),

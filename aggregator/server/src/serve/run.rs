@@ -287,7 +287,7 @@ fn settings(
     keys: Keyring,
 ) -> Settings {
     Settings {
-        owner: config.name.clone(),
+        aggregator: config.name.clone(),
         seed: rand::random(),
         keys,
         partitions,

@@ -82,7 +82,7 @@ mod tests {
     use std::sync::Arc;
 
     use tollgate_engine::engine::{Engine, Rulings};
-    use tollgate_shared::place::LogId;
+    use tollgate_shared::log_position::LogId;
     use tollgate_shared::time::Timestamp;
     use tollgate_shared::wire::record::Record;
 

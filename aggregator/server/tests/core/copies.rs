@@ -7,7 +7,7 @@ use tollgate_server::core::view::{DenialFilter, DenialsPart, Query, Reply};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
-use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
+use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 use tollgate_shared::wire::link::FromAggregator;
 use tollgate_shared::wire::public::Kind;
 use tollgate_shared::wire::statement::{Cause, Says, Scope};
@@ -25,14 +25,14 @@ groups.probation = { limit = 1, members = ["new"] }
 limit = 1
 "#;
 
-fn ops(world: &mut World, agent: &'static str, resource: &str, ops: &[(u64, Does<'_>)]) {
+fn ops(world: &mut World, agent: &'static str, resource: &str, ops: &[(u64, HoldAction<'_>)]) {
     let partition = partition_of_resource(resource, PARTITIONS);
     let sender = world.sender(agent, partition);
-    let ops = ops.iter().map(|(number, does)| HoldOp {
+    let ops = ops.iter().map(|(number, action)| HoldOp {
         resource: 0,
         number: *number,
         at: sender.sent,
-        does: *does,
+        action: *action,
     });
     let mut writer = Writer::new();
     write_holds(&mut writer, &sender, &[resource], ops);
@@ -40,8 +40,8 @@ fn ops(world: &mut World, agent: &'static str, resource: &str, ops: &[(u64, Does
     world.settle();
 }
 
-const fn hold(domain: &str, copies: u32) -> Does<'_> {
-    Does::Hold { domain, copies }
+const fn hold(domain: &str, copies: u32) -> HoldAction<'_> {
+    HoldAction::Hold { domain, copies }
 }
 
 fn holds(world: &mut World, filter: HoldFilter) -> HoldsPage {
@@ -113,7 +113,7 @@ fn verdicts_go_to_their_agents_and_full_scopes_to_all() {
         &mut world,
         "web",
         "sandbox",
-        &[(1, Does::Release { copies: 2 })],
+        &[(1, HoldAction::Release { copies: 2 })],
     );
     let sandbox = |scope: &str, denied| ("sandbox".to_owned(), scope.to_owned(), denied);
     let expected = [
@@ -196,7 +196,7 @@ fn holds_are_listed_oldest_first_and_filtered() {
     world.run_for(Span::from_millis(100));
     let to = tollgate_shared::holdings::TransferId(0xab);
     let ttl = Span::from_secs(60);
-    let stage = Does::Transfer { copies: 1, to, ttl };
+    let stage = HoldAction::Transfer { copies: 1, to, ttl };
     ops(
         &mut world,
         "job",
@@ -313,7 +313,7 @@ fn a_query_of_holds_is_answered_in_bounded_slices() {
     let text = LIMITS.replace("limit = 2\n", "limit = 100000\n");
     let mut world = World::new(&text);
     let held = LOOK_MAX as u64 * 5 / 2;
-    let all_held: Vec<(u64, Does<'_>)> = (1..held).map(|n| (n, hold("acme", 1))).collect();
+    let all_held: Vec<(u64, HoldAction<'_>)> = (1..held).map(|n| (n, hold("acme", 1))).collect();
     for part in all_held.chunks(500) {
         ops(&mut world, "web", "sandbox", part);
     }
@@ -359,7 +359,7 @@ fn a_silent_agent_is_gone_half_a_second_after_its_timeout() {
 fn a_silent_agent_without_holds_is_idle_and_not_gone() {
     let mut world = World::new(LIMITS);
     ops(&mut world, "web", "sandbox", &[(1, hold("acme", 2))]);
-    let release = Does::Release { copies: 2 };
+    let release = HoldAction::Release { copies: 2 };
     ops(
         &mut world,
         "job",

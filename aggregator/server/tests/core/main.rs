@@ -53,7 +53,7 @@ fn a_partition_begins_with_identity_and_activation() {
         let kinds = world.log.kinds(partition);
         assert_eq!(kinds[0], kind::GENESIS);
         let rest = without_ticks(kinds);
-        assert_eq!(rest[..2], [kind::GENESIS, kind::POINTER]);
+        assert_eq!(rest[..2], [kind::GENESIS, kind::LIMITS_ACTIVATION]);
     }
     assert!(world.why_not_ready().is_empty());
 }
@@ -103,7 +103,7 @@ fn a_version_pushed_during_an_activation_rules_everywhere() {
         let pointers = world.log.kinds(partition);
         let count = pointers
             .iter()
-            .filter(|kind| **kind == kind::POINTER)
+            .filter(|kind| **kind == kind::LIMITS_ACTIVATION)
             .count();
         assert_eq!(count, 3, "partition {partition}");
     }

@@ -8,7 +8,7 @@ use tollgate_log::Stream;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::{Record, RecordPen, kind};
-use tollgate_shared::wire::testimony::StateDigest;
+use tollgate_shared::wire::state_digest::StateDigest;
 
 use crate::LIMITS;
 use crate::world::{Fate, MemoryLog, PARTITIONS, World};
@@ -17,7 +17,7 @@ use crate::world::{Fate, MemoryLog, PARTITIONS, World};
 fn digests_of(log: &MemoryLog, partition: u32) -> Vec<(u64, u128, String)> {
     let records = &log.streams[&(Stream::Hits, partition)];
     let of = |bytes: &[u8]| match Record::decode(bytes) {
-        Ok(Record::Testimony(said)) => Some((said.offset, said.digest, said.group.to_owned())),
+        Ok(Record::StateDigest(said)) => Some((said.offset, said.digest, said.group.to_owned())),
         _ => None,
     };
     records
@@ -59,7 +59,7 @@ fn two_groups_reach_and_record_equal_states() {
                 .all(|(at, ..)| before_and_at(*at).0 == kind::TICK)
         );
     }
-    let said_by_first = first.log.count(kind::TESTIMONY) as u64;
+    let said_by_first = first.log.count(kind::STATE_DIGEST) as u64;
     assert_eq!(first.counters().states_compared, 0, "nobody else is there");
 
     let mut second = World::in_group(first.log.clone(), 2, "b");
@@ -75,7 +75,7 @@ fn two_groups_reach_and_record_equal_states() {
     assert!((0..PARTITIONS).all(|partition| groups(partition).contains(&"b".to_owned())));
 
     // An aggregator that comes after both compares with both.
-    let all = second.log.count(kind::TESTIMONY) as u64;
+    let all = second.log.count(kind::STATE_DIGEST) as u64;
     let mut third = World::in_group(second.log.clone(), 3, "a");
     third.settle();
     let counters = third.counters();
@@ -89,7 +89,7 @@ fn two_groups_reach_and_record_equal_states() {
 fn a_log_without_groups_has_no_state_digests() {
     let mut world = World::new(LIMITS);
     busy(&mut world);
-    assert_eq!(world.log.count(kind::TESTIMONY), 0);
+    assert_eq!(world.log.count(kind::STATE_DIGEST), 0);
 }
 
 #[test]
@@ -102,14 +102,14 @@ fn only_comparable_state_digests_count_as_different() {
         form: DIGEST_FORM,
         digest,
         group: "b",
-        owner: "other",
+        aggregator: "other",
         instance: 77,
     };
-    let of = |testimony: &StateDigest<'_>, key: &MacKey| {
+    let of = |state_digest: &StateDigest<'_>, key: &MacKey| {
         let mut second = World::in_group(first.log.clone(), 2, "c");
         second.settle();
         let before = second.counters();
-        let record = RecordPen::new(key, 0).testimony(testimony);
+        let record = RecordPen::new(key, 0).state_digest(state_digest);
         second.put(Stream::Hits, 0, record);
         second.settle();
         let after = second.counters();
@@ -152,7 +152,7 @@ fn a_restored_state_with_another_digest_is_given_up() {
         form: DIGEST_FORM,
         digest: digest ^ 1,
         group: "b",
-        owner: "other",
+        aggregator: "other",
         instance: 77,
     };
     let mut log = World::in_group(first.log.clone(), 2, "c");
@@ -160,7 +160,7 @@ fn a_restored_state_with_another_digest_is_given_up() {
     log.put(
         Stream::Hits,
         0,
-        RecordPen::new(&MacKey::UNPROTECTED, 0).testimony(&lie),
+        RecordPen::new(&MacKey::UNPROTECTED, 0).state_digest(&lie),
     );
     let mut snapshots = BTreeMap::new();
     for (partition, upto, chunks) in &first.snapshots {

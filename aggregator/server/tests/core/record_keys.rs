@@ -100,7 +100,7 @@ fn a_forged_tick_brings_in_no_time() {
     let mut world = world("[\"k1\"]", keys(&["k1"]));
     let tick = Tick {
         log: STRANGER,
-        owner: "x",
+        aggregator: "x",
         instance: 1,
         number: 1,
     };
@@ -186,7 +186,7 @@ fn no_digest_follows_the_activation_of_the_first_keys_under_a_checksum() {
         world.read_limits_file(&limits("[\"k1\"]"));
         world.run_for(Span::from_secs(12));
         assert_eq!(world.counters().forged, 0, "seed {seed}");
-        assert!(0 < world.log.count(kind::TESTIMONY), "seed {seed}");
+        assert!(0 < world.log.count(kind::STATE_DIGEST), "seed {seed}");
     }
 }
 
@@ -204,7 +204,7 @@ fn a_tick_that_came_too_late_for_its_key_is_sent_again() {
             .skip(had);
         let pointer = new
             .into_iter()
-            .find(|record| record.bytes[1] == kind::POINTER);
+            .find(|record| record.bytes[1] == kind::LIMITS_ACTIVATION);
         pointer.expect("limits came into force").bytes.to_vec()
     };
     let pointers: Vec<Vec<u8>> = (0..PARTITIONS).map(pointer_in).collect();

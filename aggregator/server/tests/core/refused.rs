@@ -153,7 +153,7 @@ fn an_unreadable_record_is_a_dead_letter_and_stops_nothing() {
     let stranger = MacKey::derive(b"not the fleet's");
     let tick = Tick {
         log: STRANGER,
-        owner: "x",
+        aggregator: "x",
         instance: 1,
         number: 1,
     };
@@ -169,7 +169,7 @@ fn an_unreadable_record_is_a_dead_letter_and_stops_nothing() {
     world.put(
         Stream::Hits,
         partition,
-        RecordPen::new(&stranger, partition).pointer(&pointer),
+        RecordPen::new(&stranger, partition).limits_activation(&pointer),
     );
     // Of this fleet, and for a version that does not exist.
     let forged = LimitsActivation {
@@ -179,7 +179,7 @@ fn an_unreadable_record_is_a_dead_letter_and_stops_nothing() {
     world.put(
         Stream::Hits,
         partition,
-        RecordPen::new(&MacKey::UNPROTECTED, partition).pointer(&forged),
+        RecordPen::new(&MacKey::UNPROTECTED, partition).limits_activation(&forged),
     );
     world.put(Stream::Hits, partition, good);
     world.settle();

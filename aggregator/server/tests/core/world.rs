@@ -18,8 +18,8 @@ use tollgate_server::core::together::partition_of;
 use tollgate_server::core::view::{Gauges, Query, Reply};
 use tollgate_server::core::{Core, Settings, Start};
 use tollgate_shared::keyring::Keyring;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::names::partition_of_pair;
-use tollgate_shared::place::LogId;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Frame;
@@ -194,7 +194,7 @@ impl World {
         (group, keys): (Option<&str>, Keyring),
     ) -> Self {
         let (core, effects) = make(Settings {
-            owner: "w".to_owned(),
+            aggregator: "w".to_owned(),
             seed: [seed as u8; 32],
             keys,
             partitions: PARTITIONS,

@@ -113,11 +113,12 @@ impl Longest {
         drop(frozen);
 
         now_us = deny(&mut partition, &mut courier, now_us)?;
-        let pointer = partition.version(&limits_text(u64::from(LIMIT) / 2, "1s", 4_000_000_000))?;
+        let activation =
+            partition.version(&limits_text(u64::from(LIMIT) / 2, "1s", 4_000_000_000))?;
         let at = Timestamp::from_micros(now_us + TICK_EVERY_US / 2);
         let (_frozen, took_freeze) = took(|| partition.engine.freeze());
         self.freeze_denied.push(took_freeze.cpu_ns as f64 / 1_000.0);
-        let (applied, took_limits) = took(|| partition.expect_begun(&pointer, at));
+        let (applied, took_limits) = took(|| partition.expect_begun(&activation, at));
         applied?;
         let mut pause = took_limits.cpu_ns;
         let mut whole = pause;

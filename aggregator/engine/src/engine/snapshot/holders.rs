@@ -12,8 +12,8 @@
 
 use std::sync::Arc;
 
+use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names::NAME_BYTES_MAX;
-use tollgate_shared::place::Place;
 
 use super::super::Engine;
 use super::super::holders::{Held, Holders, Who};
@@ -188,7 +188,7 @@ impl CopiesReader {
             _ => return Err(cursor.broken("kind of scope")),
         };
         let stated = StatedScope {
-            place: Place {
+            place: LogPosition {
                 generation: cursor.small("generation")?,
                 offset: cursor.number("offset")?,
                 entry: cursor.small("entry")?,

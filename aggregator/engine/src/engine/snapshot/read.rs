@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::log_position::{LogId, LogPosition};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Cause, Denial};
 
@@ -186,7 +186,7 @@ impl Cursor<'_> {
                 true => Some(self.text("domain")?.into()),
                 false => None,
             };
-            let place = Place {
+            let place = LogPosition {
                 generation: self.small("generation")?,
                 offset: self.number("offset")?,
                 entry: self.small("entry")?,

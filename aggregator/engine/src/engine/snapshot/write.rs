@@ -3,7 +3,7 @@
 //! Knows nothing of reading them. What stays true: no chunk exceeds the bound, and no item is
 //! split.
 
-use tollgate_shared::place::LogId;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::Cause;
 

@@ -303,7 +303,7 @@ impl CatalogueEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_shared::place::LogId;
+    use tollgate_shared::log_position::LogId;
 
     fn id(upto: u64, group: &str) -> SnapshotId {
         SnapshotId {

@@ -13,8 +13,8 @@
 //! more fields ([`named`]). Does no I/O and knows no engine.
 
 use serde::{Deserialize, Serialize};
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::names::NAME_BYTES_MAX;
-use tollgate_shared::place::LogId;
 use tollgate_shared::wire::named::{self, Bytes};
 use tollgate_shared::wire::{DecodeError, Reader, Writer};
 

@@ -8,7 +8,7 @@
 //! Does no I/O: a [`Medium`] takes the records, be it the topic or a simulated one. What stays true: a
 //! writer that dies at any point leaves a whole snapshot, or one without a manifest.
 
-use tollgate_shared::place::LogId;
+use tollgate_shared::log_position::LogId;
 
 use super::wire::{Manifest, SnapshotId, StateKey};
 

@@ -17,11 +17,11 @@ pub enum AppendPurpose {
     /// A tick.
     Tick,
     /// A limits activation.
-    Pointer,
+    LimitsActivation,
     /// A total of this resource.
     Total(Box<str>),
     /// A state digest. It is not appended again.
-    Testimony,
+    StateDigest,
 }
 
 /// The appends of one partition that are on their way.
@@ -75,7 +75,7 @@ mod tests {
         for partition in [0, 1, 100_000] {
             let mut appends = Appends::new(partition);
             let first = appends.send(AppendPurpose::Tick);
-            let second = appends.send(AppendPurpose::Pointer);
+            let second = appends.send(AppendPurpose::LimitsActivation);
             assert!(first < second);
             assert_eq!(sender_of(second), Some(partition));
             assert!(appends.answered(first).is_some());

@@ -17,7 +17,7 @@ mod recovery;
 mod slots;
 mod stage;
 
-use tollgate_shared::place::LogId;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::Watermark;
 
@@ -184,8 +184,8 @@ impl Partition {
             // A tick that the log has is on its way until it was read.
             AppendPurpose::Tick if done => self.ticks.taken(ticket, taken),
             AppendPurpose::Tick => self.ticks.slot.failed_of(ticket, clock),
-            AppendPurpose::Pointer if done => {}
-            AppendPurpose::Pointer => self.pointing.slot.failed_of(ticket, clock),
+            AppendPurpose::LimitsActivation if done => {}
+            AppendPurpose::LimitsActivation => self.pointing.slot.failed_of(ticket, clock),
             AppendPurpose::Total(resource) if done => self.totals.acknowledged(&resource, ticket),
             AppendPurpose::Total(resource) => {
                 if self.totals.failed(&resource, ticket) {
@@ -193,7 +193,7 @@ impl Partition {
                 }
             }
             // A missing digest is one comparison less; the next is due in 10 s.
-            AppendPurpose::Testimony => {}
+            AppendPurpose::StateDigest => {}
         }
     }
 

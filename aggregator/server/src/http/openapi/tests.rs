@@ -22,7 +22,7 @@ use tollgate_api::top::{TopPair, TopView};
 use tollgate_limits::Limits;
 use tollgate_limits::versions::text::Text;
 use tollgate_shared::holdings::TransferId;
-use tollgate_shared::place::Code;
+use tollgate_shared::log_position::Code;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Cause, Scope};
 

@@ -1,10 +1,10 @@
 //! Tests of what a connection of an agent may send.
 
 use super::*;
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::mac::MacKey;
-use tollgate_shared::place::LogId;
 use tollgate_shared::wire::Writer;
-use tollgate_shared::wire::beat::{BeatHead, write_beat};
+use tollgate_shared::wire::heartbeat::{HeartbeatHead, write_heartbeat};
 use tollgate_shared::wire::hits::{Hit, write_hits};
 use tollgate_shared::wire::holds::write_holds;
 use tollgate_shared::wire::record::RecordPen;
@@ -60,9 +60,9 @@ fn many_hits(entries: usize) -> Vec<u8> {
     writer.as_slice().to_vec()
 }
 
-fn beat(sender: &Sender<'_>, head: BeatHead) -> Vec<u8> {
+fn beat(sender: &Sender<'_>, head: HeartbeatHead) -> Vec<u8> {
     let mut writer = Writer::new();
-    write_beat(&mut writer, sender, &[], head, &[]);
+    write_heartbeat(&mut writer, sender, &[], head, &[]);
     writer.as_slice().to_vec()
 }
 
@@ -70,14 +70,14 @@ fn beat(sender: &Sender<'_>, head: BeatHead) -> Vec<u8> {
 fn batches(sender: &Sender<'_>) -> [Vec<u8>; 4] {
     let mut holds = Writer::new();
     write_holds(&mut holds, sender, &["r"], [].into_iter());
-    let last = BeatHead {
+    let last = HeartbeatHead {
         last: true,
-        ..BeatHead::default()
+        ..HeartbeatHead::default()
     };
     [
         hits(sender),
         holds.as_slice().to_vec(),
-        beat(sender, BeatHead::default()),
+        beat(sender, HeartbeatHead::default()),
         beat(sender, last),
     ]
 }
@@ -237,9 +237,9 @@ fn a_connection_speaks_for_one_epoch_as_long_as_it_lasts() {
 fn an_epoch_is_ended_by_a_successor_that_shows_its_secret() {
     let mut session = greeted();
     let replacing = |epoch| {
-        let head = BeatHead {
+        let head = HeartbeatHead {
             replaces: Some(epoch),
-            ..BeatHead::default()
+            ..HeartbeatHead::default()
         };
         beat(&own(), head)
     };

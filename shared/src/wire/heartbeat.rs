@@ -70,7 +70,7 @@ pub enum Holds<'a> {
 
 /// The fields of a heartbeat beside its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BeatHead {
+pub struct HeartbeatHead {
     /// An earlier epoch of the same agent, which this one replaces: it is over.
     pub replaces: Option<u128>,
     /// Whether other records cover the resources that are not named. If false, those are not held.
@@ -81,11 +81,11 @@ pub struct BeatHead {
 
 /// A decoded heartbeat, borrowing from its bytes.
 #[derive(Clone, Debug)]
-pub struct Beat<'a> {
+pub struct Heartbeat<'a> {
     /// The sender. Its sequences are counted together with those of hits and hold operations.
     pub sender: Sender<'a>,
     /// The fields beside its parts.
-    pub head: BeatHead,
+    pub head: HeartbeatHead,
     resources: Box<[&'a str]>,
     parts: (u32, Reader<'a>),
 }
@@ -93,7 +93,7 @@ pub struct Beat<'a> {
 /// One part of a decoded heartbeat.
 #[derive(Clone, Debug)]
 pub struct PartRead<'a> {
-    /// Index into [`Beat::resource`].
+    /// Index into [`Heartbeat::resource`].
     pub resource: u32,
     /// The holds.
     pub holds: HoldsRead<'a>,
@@ -120,7 +120,7 @@ pub enum HoldsRead<'a> {
     },
 }
 
-impl<'a> Beat<'a> {
+impl<'a> Heartbeat<'a> {
     /// The names that parts refer to, by index.
     pub fn resources(&self) -> &[&'a str] {
         &self.resources
@@ -155,7 +155,7 @@ impl<'a> Beat<'a> {
                 reader.array_of_bytes("replaced epoch")?,
             ))
         };
-        let head = BeatHead {
+        let head = HeartbeatHead {
             replaces,
             more: reader.bool("more")?,
             last: reader.bool("last")?,
@@ -336,14 +336,14 @@ impl<'a> Listed<'a> {
 }
 
 /// Writes a heartbeat. The reader detects numbers that do not rise, or are outside a list's range.
-pub fn write_beat(
+pub fn write_heartbeat(
     writer: &mut Writer,
     sender: &Sender<'_>,
     resources: &[&str],
-    head: BeatHead,
+    head: HeartbeatHead,
     parts: &[Part<'_>],
 ) {
-    writer.begin(super::record::kind::BEAT);
+    writer.begin(super::record::kind::HEARTBEAT);
     writer.array(9);
     sender.write(writer);
     write_resources(writer, resources);

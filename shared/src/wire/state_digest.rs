@@ -27,7 +27,7 @@ pub struct StateDigest<'a> {
     /// The aggregator's consumer group.
     pub group: &'a str,
     /// The aggregator's name.
-    pub owner: &'a str,
+    pub aggregator: &'a str,
     /// Drawn at random when the aggregator started, so that it recognises its own state digests.
     pub instance: u128,
 }
@@ -41,7 +41,7 @@ impl<'a> StateDigest<'a> {
             form: reader.u32("form")?,
             digest: u128::from_be_bytes(reader.array_of_bytes("digest")?),
             group: reader.text("group", 1, NAME_BYTES_MAX)?,
-            owner: reader.text("owner", 1, NAME_BYTES_MAX)?,
+            aggregator: reader.text("owner", 1, NAME_BYTES_MAX)?,
             instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
         })
     }
@@ -53,7 +53,7 @@ impl<'a> StateDigest<'a> {
         writer.u64(u64::from(self.form));
         writer.bytes(&self.digest.to_be_bytes());
         writer.text(self.group);
-        writer.text(self.owner);
+        writer.text(self.aggregator);
         writer.bytes(&self.instance.to_be_bytes());
     }
 }

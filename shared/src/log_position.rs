@@ -21,7 +21,7 @@ pub struct LogId {
 
 /// A log position in one partition. Ordered along that log; the partition is not part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct LogPosition {
     /// The log's generation (the random part of its id is known from the partition).
     pub generation: u32,
     /// The record's offset in the partition.
@@ -30,7 +30,7 @@ pub struct Place {
     pub entry: u32,
 }
 
-impl Place {
+impl LogPosition {
     /// The position of a record's first entry.
     pub const fn of_record(log: LogId, offset: u64) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for LogPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}.{}", self.offset, self.entry, self.generation)
     }
@@ -54,12 +54,12 @@ pub struct Code {
     /// The partition that ruled.
     pub partition: u32,
     /// The log position in it.
-    pub place: Place,
+    pub place: LogPosition,
 }
 
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place {
+        let LogPosition {
             generation,
             offset,
             entry,
@@ -88,7 +88,7 @@ impl FromStr for Code {
         };
         let (partition, offset, entry, generation) = (part()?, part()?, part()?, part()?);
         let small = |n: u64| u32::try_from(n).map_err(|_| CodeFault);
-        let place = Place {
+        let place = LogPosition {
             generation: small(generation)?,
             offset,
             entry: small(entry)?,
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_code_survives_being_written_down() {
-        let place = Place {
+        let place = LogPosition {
             generation: 2,
             offset: u64::MAX,
             entry: 7,
@@ -126,12 +126,12 @@ mod tests {
 
     #[test]
     fn a_higher_generation_comes_after_everything_before_it() {
-        let old = Place {
+        let old = LogPosition {
             generation: 1,
             offset: 900,
             entry: 3,
         };
-        let new = Place {
+        let new = LogPosition {
             generation: 2,
             offset: 0,
             entry: 0,
