@@ -33,7 +33,7 @@ use crate::agent::{Agent, AgentInner};
 use crate::answer::Cause;
 use crate::builder::AgentBuilder;
 use crate::clock::{Clock, Mono};
-use crate::deny::{DenyList, Lease, NEAR_MAX, NearList, ScopeNotice, ScopeSays};
+use crate::deny::{DenyList, Lease, NEAR_MAX, NearList, ScopeChange, ScopeNotice};
 use crate::flusher::Ending;
 use crate::holds::news::HoldNews;
 use crate::holds::{HoldSession, Origin};
@@ -234,7 +234,7 @@ impl TestAgent {
             most: u64::MAX,
         };
         let until = self.agent.shared().clock.read().plus(window);
-        let denied = ScopeSays::Denied(until, denial);
+        let denied = ScopeChange::Denied(until, denial);
         self.say(
             resource,
             (&self.agent.shared().admit(domain), false),
@@ -267,7 +267,7 @@ impl TestAgent {
         self.say(
             resource,
             (EVERYBODY, false),
-            ScopeSays::Denied(until, denial),
+            ScopeChange::Denied(until, denial),
         );
     }
 
@@ -286,7 +286,7 @@ impl TestAgent {
         self.say(
             resource,
             (&self.agent.shared().admit(domain), false),
-            ScopeSays::Open,
+            ScopeChange::Lifted,
         );
     }
 
@@ -425,7 +425,7 @@ impl TestAgent {
         recorded.clear();
     }
 
-    fn say(&self, resource: &str, (domain, is_group): (&str, bool), what: ScopeSays) {
+    fn say(&self, resource: &str, (domain, is_group): (&str, bool), what: ScopeChange) {
         let Some(resource) = self.resource(resource) else {
             return;
         };

@@ -19,7 +19,7 @@ use tollgate_server::core::ruler::Ruler;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal};
 use tollgate_shared::wire::public::Kind;
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::statement::{Cause, Says, Scope};
+use tollgate_shared::wire::statement::{Cause, Scope, StatementKind};
 
 const RESOURCE: &str = "api.search";
 
@@ -37,32 +37,32 @@ async fn hits_of_one_process_become_a_denial_for_another() {
     assert_eq!(feed, format!("tcp://{}", served.feed));
 
     agent.hit(RESOURCE, "acme", 5, partitions).await;
-    let (topic, told) = loop {
+    let (topic, frame) = loop {
         let (topic, frame) = subscriber.frame().await;
-        if !frame.told.is_empty() {
+        if !frame.statements.is_empty() {
             break (topic, frame);
         }
     };
-    assert_eq!(&*told.resource, RESOURCE);
+    assert_eq!(&*frame.resource, RESOURCE);
     assert_eq!(topic.as_bytes()[0], b'r');
-    assert_eq!(told.sequence, 1);
-    let statement = &told.told[0].statement;
+    assert_eq!(frame.sequence, 1);
+    let statement = &frame.statements[0].statement;
     assert_eq!(statement.scope, Scope::Pair("acme".into()));
-    let Says::Denied(denial) = statement.says else {
+    let StatementKind::Denied(denial) = statement.kind else {
         panic!("{statement:?}");
     };
     assert_eq!(denial.cause, Cause::Window(0));
-    let remaining = told.told[0].remaining.to_std();
+    let remaining = frame.statements[0].remaining.to_std();
     assert!(
         Duration::from_secs(50) < remaining && remaining <= Duration::from_secs(61),
         "{remaining:?}"
     );
     // The watermark is beyond the statement's own log position.
-    let evidence = told
-        .evidence
+    let watermark = frame
+        .watermarks
         .iter()
-        .find(|e| e.partition == told.told[0].partition);
-    assert!(statement.place.offset < evidence.unwrap().ruled);
+        .find(|e| e.partition == frame.statements[0].partition);
+    assert!(statement.place.offset < watermark.unwrap().ruled);
 
     let shown = served.json("/v1/denials?resource=api.search&domain=acme");
     assert_eq!(shown["schema"], "tollgate.denials/1");
@@ -109,8 +109,8 @@ async fn topics_send_heartbeats_without_gaps() {
             b'c' => control.push(frame.sequence),
             _ => resource.push(frame.sequence),
         }
-        assert_eq!(frame.evidence.len(), 4, "every partition is ready");
-        ruled.push(frame.evidence[0].ruled);
+        assert_eq!(frame.watermarks.len(), 4, "every partition is ready");
+        ruled.push(frame.watermarks[0].ruled);
     }
     for sequences in [control, resource] {
         assert!(
@@ -137,12 +137,12 @@ async fn an_agent_that_joins_gets_the_denials_in_force() {
     served.await_json("/v1/denials?limit=0", |shown| shown["omitted"] == 3_000);
     let parts = agent.ask(&[RESOURCE, "api.none"]).await;
     assert!(1 < parts.len(), "3,000 statements do not fit one part");
-    let told: usize = parts
+    let received: usize = parts
         .iter()
         .flat_map(|part| &part.topics)
-        .map(|topic| topic.told.len())
+        .map(|topic| topic.statements.len())
         .sum();
-    assert_eq!(told, 3_000);
+    assert_eq!(received, 3_000);
     let topic = &parts[0].topics[0];
     assert_eq!(
         (&*topic.resource, topic.public.kind),
@@ -158,7 +158,7 @@ async fn an_agent_that_joins_gets_the_denials_in_force() {
     assert!(
         parts
             .iter()
-            .all(|part| part.nonce == 9 && part.evidence.len() == 4)
+            .all(|part| part.nonce == 9 && part.watermarks.len() == 4)
     );
 }
 
@@ -175,10 +175,10 @@ async fn global_limits_are_ruled_over_all_partitions() {
     }
     loop {
         let (_, frame) = subscriber.frame().await;
-        if let Some(told) = frame.told.first() {
-            assert_eq!(told.statement.scope, Scope::Resource);
+        if let Some(notice) = frame.statements.first() {
+            assert_eq!(notice.statement.scope, Scope::Resource);
             assert!(
-                matches!(told.statement.says, Says::Denied(denial) if denial.cause == Cause::Global)
+                matches!(notice.statement.kind, StatementKind::Denied(denial) if denial.cause == Cause::Global)
             );
             break;
         }

@@ -29,7 +29,7 @@ use tollgate_shared::wire::public::{
 };
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick, Total, authentic};
 use tollgate_shared::wire::state_digest::StateDigest;
-use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
+use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement, StatementKind};
 use tollgate_shared::wire::{FieldFault, MESSAGE_BYTES_MAX, Writer};
 
 #[test]
@@ -327,18 +327,18 @@ proptest! {
     #[test]
     fn frames_and_snapshots_read_back_equal(
         instance: u128, sequence: u64, sent: u64, resource in a_name(), more: bool, public in a_public(),
-        evidence in prop::collection::vec(an_evidence(), 0..4), told in prop::collection::vec(a_told(), 0..6),
+        watermarks in prop::collection::vec(a_watermark(), 0..4), statements in prop::collection::vec(a_statement_notice(), 0..6),
     ) {
         let mut writer = Writer::new();
         let frame = Frame {
             instance, sequence, sent: Span::from_micros(sent), resource: resource.clone().into(),
-            evidence: evidence.clone(), told: told.clone(),
+            watermarks: watermarks.clone(), statements: statements.clone(),
         };
         frame.encode(&mut writer);
         prop_assert_eq!(Frame::decode(writer.as_slice()), Ok(frame));
-        let topic = TopicSnapshot { resource: resource.into(), sequence, public, told };
+        let topic = TopicSnapshot { resource: resource.into(), sequence, public, statements };
         let snapshot = FromAggregator::Snapshot(Snapshot {
-            nonce: sent, part: sequence as u32, more, instance, clock: Span::from_micros(sent), evidence, control_sequence: sequence,
+            nonce: sent, part: sequence as u32, more, instance, clock: Span::from_micros(sent), watermarks, control_sequence: sequence,
             topics: vec![topic],
         });
         snapshot.encode(&mut writer);

@@ -16,7 +16,7 @@ use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Member, Snapshot, TopicSnapshot};
 use tollgate_shared::wire::public::Public;
-use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
+use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement, StatementKind};
 use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, message, opening};
 
 #[path = "edge_agent/hostile.rs"]
@@ -252,7 +252,7 @@ fn denied(domain: &str, offset: u64) -> StatementNotice {
         statement: Statement {
             scope: Scope::Pair(domain.into()),
             place: LogPosition::of_record(LogId::default(), offset),
-            says: Says::Denied(Denial {
+            kind: StatementKind::Denied(Denial {
                 end: Timestamp::MAX,
                 cause: Cause::Hard,
                 version: 0,
@@ -265,7 +265,7 @@ fn denied(domain: &str, offset: u64) -> StatementNotice {
 }
 
 /// One part of an answer about `api.search`.
-fn part(nonce: u64, number: u32, more: bool, told: Vec<StatementNotice>) -> Vec<u8> {
+fn part(nonce: u64, number: u32, more: bool, statements: Vec<StatementNotice>) -> Vec<u8> {
     let mut writer = Writer::new();
     FromAggregator::Snapshot(Snapshot {
         nonce,
@@ -273,13 +273,13 @@ fn part(nonce: u64, number: u32, more: bool, told: Vec<StatementNotice>) -> Vec<
         more,
         instance: 7,
         clock: Span::ZERO,
-        evidence: Vec::new(),
+        watermarks: Vec::new(),
         control_sequence: 0,
         topics: vec![TopicSnapshot {
             resource: "api.search".into(),
             sequence: 0,
             public: Public::default(),
-            told,
+            statements,
         }],
     })
     .encode(&mut writer);
@@ -330,11 +330,11 @@ fn an_answer_that_never_ends_is_kept_within_a_bound() {
     let hostile = aggregator(feed(Vec::new()), |stream, nonce| {
         let begun = Instant::now();
         for number in 0.. {
-            let told = (0..2_000u64).map(|n| {
+            let statements = (0..2_000u64).map(|n| {
                 let offset = u64::from(number) * 2_000 + n;
                 denied(&format!("{offset:0>200}"), offset + 1)
             });
-            let bytes = part(nonce, number, true, told.collect());
+            let bytes = part(nonce, number, true, statements.collect());
             if Duration::from_secs(4) < begun.elapsed() || stream.write_all(&bytes).is_err() {
                 return;
             }
@@ -363,14 +363,14 @@ fn no_flipped_bit_denies_another_domain() {
         sequence: 1,
         sent: Span::from_secs(1),
         resource: "api.search".into(),
-        evidence: vec![Watermark {
+        watermarks: vec![Watermark {
             partition: 1,
             log: LogId::default(),
             ruled: 9,
             appended: Timestamp::from_millis(5),
             current: true,
         }],
-        told: vec![denied("victim", 7)],
+        statements: vec![denied("victim", 7)],
     };
     let mut writer = Writer::new();
     frame.encode(&mut writer);

@@ -34,7 +34,7 @@ pub(crate) struct ScopeNotice<'a> {
     pub(crate) is_group: bool,
     pub(crate) partition: u32,
     pub(crate) place: LogPosition,
-    pub(crate) change: ScopeSays,
+    pub(crate) change: ScopeChange,
     pub(crate) lease: &'a Lease,
     /// Statements below this position about scopes without an entry are older than what is known.
     pub(crate) settled: Option<LogPosition>,
@@ -53,11 +53,11 @@ impl ScopeNotice<'_> {
 
 /// The content of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ScopeSays {
+pub(crate) enum ScopeChange {
     /// Denied until this instant of the agent's monotonic clock.
     Denied(Mono, Denial),
     /// Open.
-    Open,
+    Lifted,
 }
 
 /// The result of a statement.
@@ -180,11 +180,11 @@ impl DenyList {
             }
         }
         match word.change {
-            ScopeSays::Denied(until, denial) if now < until => {
+            ScopeChange::Denied(until, denial) if now < until => {
                 self.deny(word, fingerprint, until, denial, before.is_some())
             }
             // Open, or denied until an instant that is past: either way not denied at this place.
-            ScopeSays::Denied(..) | ScopeSays::Open => {
+            ScopeChange::Denied(..) | ScopeChange::Lifted => {
                 self.open(word, fingerprint, before.is_some())
             }
         }
@@ -192,7 +192,7 @@ impl DenyList {
 
     /// Whatever the result of a denial, calls of its scope are urgent from now on.
     fn remember(&self, word: &ScopeNotice<'_>, fingerprint: u64) {
-        if let ScopeSays::Denied(until, _) = word.change {
+        if let ScopeChange::Denied(until, _) = word.change {
             let until = until.plus(REMEMBERED);
             match *word.domain == *EVERYBODY {
                 true => word.resource.hurry().extend(until),
@@ -220,7 +220,7 @@ impl DenyList {
         until: Mono,
         now: Mono,
     ) -> StatementOutcome {
-        let ScopeSays::Denied(again, _) = word.change else {
+        let ScopeChange::Denied(again, _) = word.change else {
             return self.open(word, fingerprint, true);
         };
         if until <= again {

@@ -17,7 +17,7 @@ mod list;
 mod near;
 mod view;
 
-pub(crate) use list::{DenyList, ScopeNotice, ScopeSays, StatementOutcome};
+pub(crate) use list::{DenyList, ScopeChange, ScopeNotice, StatementOutcome};
 pub(crate) use near::{NEAR_MAX, NearList, Noticed, Taking};
 #[cfg(test)]
 pub(crate) use view::Closed;

@@ -9,7 +9,7 @@ use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Cause, Denial};
 
-use super::{DenyList, DenyView, Lease, ScopeNotice, ScopeSays, StatementOutcome};
+use super::{DenyList, DenyView, Lease, ScopeChange, ScopeNotice, StatementOutcome};
 use crate::clock::Mono;
 use crate::resource::{Resource, ResourceId};
 
@@ -74,8 +74,8 @@ impl Bench {
             domain: DOMAINS[stated.domain],
             partition: 0,
             place: stated.place,
-            change: stated.until.map_or(ScopeSays::Open, |until| {
-                ScopeSays::Denied(Mono(until), denial())
+            change: stated.until.map_or(ScopeChange::Lifted, |until| {
+                ScopeChange::Denied(Mono(until), denial())
             }),
             lease: &self.lease,
             settled,
@@ -316,7 +316,7 @@ fn the_filter_never_hides_a_denial_that_was_found() {
                         domain,
                         partition: 0,
                         place: place(offset),
-                        change: ScopeSays::Denied(Mono::MAX, denial()),
+                        change: ScopeChange::Denied(Mono::MAX, denial()),
                         lease: &bench.lease,
                         settled: None,
                     },

@@ -11,7 +11,7 @@ use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
 use tollgate_shared::wire::link::{FromAggregator, Snapshot, TopicSnapshot};
 use tollgate_shared::wire::public::Public;
-use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
+use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement, StatementKind};
 
 use super::*;
 use crate::clock::Clock;
@@ -150,13 +150,13 @@ impl ListenerBench {
             more,
             instance: Self::instance(peer),
             clock: self.clock(),
-            evidence: watermarks(self.log, ruled),
+            watermarks: watermarks(self.log, ruled),
             control_sequence: control,
             topics: vec![TopicSnapshot {
                 resource: "r".into(),
                 sequence,
                 public: self.public.clone(),
-                told: notices.to_vec(),
+                statements: notices.to_vec(),
             }],
         };
         self.listener
@@ -183,8 +183,8 @@ impl ListenerBench {
             sequence,
             sent,
             resource: resource.into(),
-            evidence: watermarks,
-            told: notices.to_vec(),
+            watermarks: watermarks,
+            statements: notices.to_vec(),
         }
     }
 
@@ -266,8 +266,8 @@ pub(super) fn stated_in(
     offset: u64,
     remaining: Option<Span>,
 ) -> StatementNotice {
-    let says = match remaining {
-        Some(_) => Says::Denied(Denial {
+    let kind = match remaining {
+        Some(_) => StatementKind::Denied(Denial {
             end: Timestamp::MAX,
             cause: Cause::Hard,
             version: 1,
@@ -275,7 +275,7 @@ pub(super) fn stated_in(
             window: Span::from_secs(1),
             most: u64::MAX,
         }),
-        None => Says::Open,
+        None => StatementKind::Lifted,
     };
     StatementNotice {
         partition: partition_of_pair("r", domain, PARTITIONS),
@@ -287,7 +287,7 @@ pub(super) fn stated_in(
                 offset,
                 entry: 0,
             },
-            says,
+            kind,
         },
     }
 }

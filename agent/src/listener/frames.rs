@@ -7,7 +7,7 @@ use tollgate_shared::log_position::{Code, LogPosition};
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
-use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope};
+use tollgate_shared::wire::statement::{Cause, Denial, Scope, StatementKind};
 use tollgate_shared::wire::verdict::VerdictFrame;
 
 use super::ledger::{self, LogNews, TopicKey};
@@ -16,7 +16,7 @@ use super::run::FrameEffect as RunHeard;
 use super::{Listener, topic_of};
 use crate::callback;
 use crate::clock::Mono;
-use crate::deny::{ScopeNotice, ScopeSays, StatementOutcome};
+use crate::deny::{ScopeChange, ScopeNotice, StatementOutcome};
 use crate::heard::{Change, Heard};
 use crate::resource::{Resource, ResourceId};
 use crate::stats::Counters;
@@ -38,7 +38,7 @@ impl Listener {
         let Ok(mut frame) = Frame::decode(bytes) else {
             return Counters::add(&counters.frames_refused, 1);
         };
-        self.drop_unknown_partitions(&mut frame.evidence);
+        self.drop_unknown_partitions(&mut frame.watermarks);
         let counters = &self.around.counters;
         let resource = if topic == Topic::CONTROL {
             None
@@ -57,16 +57,16 @@ impl Listener {
             .map_or(TopicKey::Control, |one| TopicKey::Of(one.id));
         if key == TopicKey::Control {
             peer.take_heartbeat(frame.sequence, frame.sent);
-            peer.take_ruled(&frame.evidence);
+            peer.take_ruled(&frame.watermarks);
         }
         let effect = peer.run(key).note_frame(frame.sequence, now);
         let late = peer.delay.late(frame.sent, now);
-        let recreated = self.recreated_logs(&frame.evidence);
-        let foreign = self.note_logs(&frame.evidence, now);
-        self.take_watermarks(&frame.evidence, &foreign, late, now);
+        let recreated = self.recreated_logs(&frame.watermarks);
+        let foreign = self.note_logs(&frame.watermarks, now);
+        self.take_watermarks(&frame.watermarks, &foreign, late, now);
         if let Some(resource) = &resource {
             for notice in frame
-                .told
+                .statements
                 .iter()
                 .filter(|notice| !foreign.contains(&notice.partition))
             {
@@ -79,7 +79,7 @@ impl Listener {
                 let not_stated =
                     self.ask_of_unstated(index, resource.as_deref(), &frame, &recreated, now);
                 let foreign = &foreign | &not_stated;
-                self.advance_topic(key, &frame.evidence, &foreign, late, now);
+                self.advance_topic(key, &frame.watermarks, &foreign, late, now);
             }
             RunHeard::Gap => {
                 Counters::add(&self.around.counters.gaps, 1);
@@ -138,7 +138,7 @@ impl Listener {
         let (Some(peer), Some(resource)) = (self.peers.get_mut(index), resource) else {
             return HashSet::new();
         };
-        let unstated = peer.unstated(resource.id, &frame.evidence, recreated);
+        let unstated = peer.unstated(resource.id, &frame.watermarks, recreated);
         if !unstated.is_empty() && peer.wanted.insert(resource.id) && peer.ask.is_none() {
             // If many partitions are taken over, they come one after the other.
             peer.next_ask = peer.next_ask.max(now.plus(super::ASK_AGAIN));
@@ -269,8 +269,8 @@ impl Listener {
             Counters::add(&self.around.counters.statements_ignored, 1);
             return None;
         }
-        let change = match statement.says {
-            Says::Denied(denial) => {
+        let change = match statement.kind {
+            StatementKind::Denied(denial) => {
                 let at = (notice.partition, statement.place);
                 self.refresh_if_stale(index, resource, at, &denial, now);
                 // A ban contains nothing about limits.
@@ -279,9 +279,9 @@ impl Listener {
                     let change = (denial.version, denial.most);
                     self.around.mosts.remember(resource, domain, change, now);
                 }
-                ScopeSays::Denied(Self::until(notice.remaining, late, now), denial)
+                ScopeChange::Denied(Self::until(notice.remaining, late, now), denial)
             }
-            Says::Open => ScopeSays::Open,
+            StatementKind::Lifted => ScopeChange::Lifted,
         };
         let lease = self
             .ledger

@@ -174,7 +174,7 @@ mod tests {
 
     const NOW: Mono = Mono(100_000_000);
 
-    fn evidence(generation: u32, random: u64, ruled: u64) -> Watermark {
+    fn watermark(generation: u32, random: u64, ruled: u64) -> Watermark {
         let log = LogId { generation, random };
         Watermark {
             partition: 3,
@@ -190,19 +190,19 @@ mod tests {
         let mut ledger = Ledger::default();
         let topic = TopicKey::Of(ResourceId(1));
         let lease = ledger.lease(topic, 3);
-        assert!(ledger.advance(topic, &evidence(1, 1, 10), LEASE, Span::ZERO, NOW));
+        assert!(ledger.advance(topic, &watermark(1, 1, 10), LEASE, Span::ZERO, NOW));
         assert_eq!(lease.until(), NOW.plus(LEASE));
         let later = NOW.plus(Span::from_secs(5));
-        assert!(!ledger.advance(topic, &evidence(1, 1, 10), LEASE, Span::ZERO, later));
+        assert!(!ledger.advance(topic, &watermark(1, 1, 10), LEASE, Span::ZERO, later));
         assert!(ledger.advance(
             TopicKey::Control,
-            &evidence(1, 1, 12),
+            &watermark(1, 1, 12),
             LEASE,
             Span::ZERO,
             later
         ));
         assert_eq!(lease.until(), NOW.plus(LEASE));
-        assert!(ledger.advance(topic, &evidence(1, 1, 11), LEASE, Span::ZERO, later));
+        assert!(ledger.advance(topic, &watermark(1, 1, 11), LEASE, Span::ZERO, later));
         assert_eq!(lease.until(), later.plus(LEASE));
     }
 
@@ -211,7 +211,7 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.advance(
             TopicKey::Control,
-            &evidence(1, 1, 10),
+            &watermark(1, 1, 10),
             LEASE,
             Span::from_secs(59),
             NOW,
@@ -223,7 +223,7 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.advance(
             TopicKey::Control,
-            &evidence(1, 1, 10),
+            &watermark(1, 1, 10),
             LEASE,
             Span::MAX,
             NOW,
@@ -234,17 +234,17 @@ mod tests {
     #[test]
     fn a_new_generation_voids_and_an_old_one_is_ignored() {
         let mut ledger = Ledger::default();
-        assert_eq!(ledger.log(&evidence(2, 1, 0), NOW), LogNews::Same);
-        assert_eq!(ledger.log(&evidence(1, 9, 0), NOW), LogNews::Foreign);
+        assert_eq!(ledger.log(&watermark(2, 1, 0), NOW), LogNews::Same);
+        assert_eq!(ledger.log(&watermark(1, 9, 0), NOW), LogNews::Foreign);
         let lease = ledger.lease(TopicKey::Control, 3);
         ledger.advance(
             TopicKey::Control,
-            &evidence(2, 1, 7),
+            &watermark(2, 1, 7),
             LEASE,
             Span::ZERO,
             NOW,
         );
-        assert_eq!(ledger.log(&evidence(3, 4, 0), NOW), LogNews::Anew(3));
+        assert_eq!(ledger.log(&watermark(3, 4, 0), NOW), LogNews::Anew(3));
         assert_eq!(
             (lease.until(), ledger.ruled(TopicKey::Control, 3)),
             (Mono::ZERO, None)
@@ -255,21 +255,21 @@ mod tests {
     #[test]
     fn a_new_log_of_the_same_generation_replaces_a_lost_one() {
         let mut ledger = Ledger::default();
-        ledger.log(&evidence(1, 1, 0), NOW);
+        ledger.log(&watermark(1, 1, 0), NOW);
         assert_eq!(
-            ledger.log(&evidence(1, 2, 0), NOW.plus(Span::from_secs(1))),
+            ledger.log(&watermark(1, 2, 0), NOW.plus(Span::from_secs(1))),
             LogNews::Foreign
         );
         assert_eq!(
-            ledger.log(&evidence(1, 1, 0), NOW.plus(Span::from_secs(1))),
+            ledger.log(&watermark(1, 1, 0), NOW.plus(Span::from_secs(1))),
             LogNews::Same
         );
         assert_eq!(
-            ledger.log(&evidence(1, 2, 0), NOW.plus(Span::from_secs(2))),
+            ledger.log(&watermark(1, 2, 0), NOW.plus(Span::from_secs(2))),
             LogNews::Foreign
         );
         assert_eq!(
-            ledger.log(&evidence(1, 2, 0), NOW.plus(Span::from_secs(3))),
+            ledger.log(&watermark(1, 2, 0), NOW.plus(Span::from_secs(3))),
             LogNews::Anew(u32::MAX)
         );
     }

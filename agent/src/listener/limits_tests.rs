@@ -4,7 +4,7 @@
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::link::FromAggregator;
 use tollgate_shared::wire::public::Public;
-use tollgate_shared::wire::statement::{Cause, Says};
+use tollgate_shared::wire::statement::{Cause, StatementKind};
 
 use super::bench::{LOG, ListenerBench, PARTITIONS, denied, second};
 use crate::resource::REFUSED;
@@ -13,7 +13,7 @@ use crate::resource::REFUSED;
 fn a_newer_version_in_a_statement_asks_for_the_limits() {
     let mut bench = ListenerBench::joined(1);
     let mut newer = denied("acme", 11);
-    if let Says::Denied(denial) = &mut newer.statement.says {
+    if let StatementKind::Denied(denial) = &mut newer.statement.kind {
         denial.version = 5;
     }
     bench.frame(0, 12, &[newer]);
@@ -35,7 +35,7 @@ fn a_ban_where_denials_are_ignored_asks_for_the_limits() {
     // The ban has the version that it came with, which may be older than the version that obeys
     // bans again.
     let mut ban = denied("globex", 13);
-    if let Says::Denied(denial) = &mut ban.statement.says {
+    if let StatementKind::Denied(denial) = &mut ban.statement.kind {
         denial.cause = Cause::Banned;
     }
     bench.frame(0, 14, &[ban]);

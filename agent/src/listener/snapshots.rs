@@ -99,7 +99,7 @@ impl Listener {
     }
 
     fn take_part(&mut self, index: usize, mut snapshot: Snapshot, now: Mono) {
-        self.drop_unknown_partitions(&mut snapshot.evidence);
+        self.drop_unknown_partitions(&mut snapshot.watermarks);
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
@@ -128,14 +128,14 @@ impl Listener {
         ask.parts = ask.parts.saturating_add(1);
         peer.delay.round_trip(ask.asked.at, snapshot.clock);
         let late = peer.delay.late(snapshot.clock, now);
-        let foreign = self.note_logs(&snapshot.evidence, now);
+        let foreign = self.note_logs(&snapshot.watermarks, now);
         let below: HashMap<u32, LogPosition> = snapshot
-            .evidence
+            .watermarks
             .iter()
             .filter(|one| !foreign.contains(&one.partition))
             .map(|one| (one.partition, LogPosition::of_record(one.log, one.ruled)))
             .collect();
-        let teaches = self.cached_limits.take(&snapshot.evidence, &foreign);
+        let teaches = self.cached_limits.take(&snapshot.watermarks, &foreign);
         for topic in &snapshot.topics {
             let resource = self.around.resources.find(&topic.resource);
             let Some(resource) = resource.filter(|one| ask.resources.contains(&one.id)) else {
@@ -146,7 +146,7 @@ impl Listener {
             }
             ask.sequences.insert(resource.id, topic.sequence);
             for notice in topic
-                .told
+                .statements
                 .iter()
                 .filter(|notice| !foreign.contains(&notice.partition))
             {
@@ -202,8 +202,8 @@ impl Listener {
 
     /// All parts have arrived: topics continue from the sequences in it.
     fn join(&mut self, index: usize, ask: &Ask, snapshot: &Snapshot, late: Span, now: Mono) {
-        let foreign = self.note_logs(&snapshot.evidence, now);
-        self.take_watermarks(&snapshot.evidence, &foreign, late, now);
+        let foreign = self.note_logs(&snapshot.watermarks, now);
+        self.take_watermarks(&snapshot.watermarks, &foreign, late, now);
         let joined: Vec<Arc<Resource>> = ask
             .resources
             .iter()
@@ -218,8 +218,8 @@ impl Listener {
             let sequence = ask.sequences.get(&resource.id);
             if sequence.is_some_and(|sequence| peer.run(key).snapshot(*sequence)) {
                 peer.run(key).came(now);
-                peer.has_stated(resource.id, &snapshot.evidence);
-                self.advance_topic(key, &snapshot.evidence, &foreign, late, now);
+                peer.has_stated(resource.id, &snapshot.watermarks);
+                self.advance_topic(key, &snapshot.watermarks, &foreign, late, now);
                 resource.set_joined();
             } else {
                 peer.wanted.insert(resource.id);
@@ -233,7 +233,7 @@ impl Listener {
             .run(TopicKey::Control)
             .snapshot(snapshot.control_sequence)
         {
-            self.advance_topic(TopicKey::Control, &snapshot.evidence, &foreign, late, now);
+            self.advance_topic(TopicKey::Control, &snapshot.watermarks, &foreign, late, now);
         } else {
             peer.next_ask = now.plus(super::ASK_AGAIN);
         }

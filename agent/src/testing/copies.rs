@@ -28,7 +28,7 @@ use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays, Why};
 use super::{PARTITIONS, TestAgent, TestState};
 use crate::answer::Cause;
 use crate::clock::Mono;
-use crate::deny::ScopeSays;
+use crate::deny::ScopeChange;
 use crate::scope::Scope;
 
 /// The epoch of every agent of the kit.
@@ -192,7 +192,7 @@ impl TestAgent {
     /// assert!(reports.reserve("acme", 1).is_ok());
     /// ```
     pub fn lift_group(&self, resource: &str, group: &str) {
-        self.say(resource, (group, true), ScopeSays::Open);
+        self.say(resource, (group, true), ScopeChange::Lifted);
     }
 
     /// States that all copies of a resource are in use.
@@ -290,7 +290,7 @@ impl TestAgent {
     }
 }
 
-fn full() -> ScopeSays {
+fn full() -> ScopeChange {
     let denial = Denial {
         end: Timestamp::MAX,
         cause: Cause::Full,
@@ -299,7 +299,7 @@ fn full() -> ScopeSays {
         window: Span::ZERO,
         most: u64::MAX,
     };
-    ScopeSays::Denied(Mono::MAX, denial)
+    ScopeChange::Denied(Mono::MAX, denial)
 }
 
 fn says(number: u64, ruling: Ruling, now: Timestamp) -> VerdictSays {

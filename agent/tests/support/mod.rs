@@ -30,7 +30,7 @@ use tollgate_shared::wire::holds::{HoldAction, HoldOp};
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal, Snapshot, TopicSnapshot};
 use tollgate_shared::wire::public::Public;
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
+use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement, StatementKind};
 use tollgate_shared::wire::verdict::{Verdict, VerdictFrame, VerdictSays};
 use zeromq::{PubSocket, RouterSocket, Socket as _, SocketRecv as _, SocketSend as _, ZmqMessage};
 
@@ -140,9 +140,9 @@ impl Aggregator {
     async fn say(&self, resource: &str, domain: &str, remaining: Option<Duration>) -> u64 {
         let (offset, frame) = {
             let mut state = self.state();
-            let told = state.take(resource, domain, remaining);
-            let offset = told.statement.place.offset;
-            (offset, state.frame(resource, vec![told], self.began))
+            let notice = state.take(resource, domain, remaining);
+            let offset = notice.statement.place.offset;
+            (offset, state.frame(resource, vec![notice], self.began))
         };
         self.publish(resource, frame).await;
         offset
@@ -151,8 +151,8 @@ impl Aggregator {
     /// Records a statement, and loses its frame.
     pub fn deny_unheard(&self, resource: &str, domain: &str, remaining: Duration) {
         let mut state = self.state();
-        let told = state.take(resource, domain, Some(remaining));
-        state.frame(resource, vec![told], self.began);
+        let notice = state.take(resource, domain, Some(remaining));
+        state.frame(resource, vec![notice], self.began);
     }
 
     async fn publish(&self, resource: &str, frame: Vec<u8>) {

@@ -24,7 +24,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub fn evidence(&self) -> Vec<Watermark> {
+    pub fn watermarks(&self) -> Vec<Watermark> {
         (0..PARTITIONS)
             .map(|partition| Watermark {
                 partition,
@@ -51,8 +51,8 @@ impl State {
             entry: 0,
         };
         self.ruled += 1;
-        let says = match remaining {
-            Some(_) => Says::Denied(Denial {
+        let kind = match remaining {
+            Some(_) => StatementKind::Denied(Denial {
                 end: Timestamp::MAX,
                 cause: Cause::Tier(1),
                 version: 1,
@@ -60,27 +60,32 @@ impl State {
                 window: Span::from_secs(60),
                 most: u64::MAX,
             }),
-            None => Says::Open,
+            None => StatementKind::Lifted,
         };
-        let told = StatementNotice {
+        let notice = StatementNotice {
             partition: tollgate_shared::names::partition_of_pair(resource, domain, PARTITIONS),
             remaining: Span::from_std(remaining.unwrap_or_default()),
             statement: Statement {
                 scope: Scope::Pair(domain.into()),
                 place,
-                says,
+                kind,
             },
         };
         let key = (resource.to_owned(), domain.to_owned());
         if remaining.is_some() {
-            self.live.insert(key, told.clone());
+            self.live.insert(key, notice.clone());
         } else {
             self.live.remove(&key);
         }
-        told
+        notice
     }
 
-    pub fn frame(&mut self, resource: &str, told: Vec<StatementNotice>, began: Instant) -> Vec<u8> {
+    pub fn frame(
+        &mut self,
+        resource: &str,
+        statements: Vec<StatementNotice>,
+        began: Instant,
+    ) -> Vec<u8> {
         let sequence = if resource.is_empty() {
             self.control += 1;
             self.control
@@ -95,8 +100,8 @@ impl State {
             sequence,
             sent: Span::from_std(began.elapsed()),
             resource: resource.into(),
-            evidence: self.evidence(),
-            told,
+            watermarks: self.watermarks(),
+            statements,
         }
         .encode(&mut writer);
         writer.as_slice().to_vec()
@@ -177,11 +182,11 @@ impl State {
                 version: 1,
                 ..Public::default()
             }),
-            told: self
+            statements: self
                 .live
                 .iter()
                 .filter(|((of, _), _)| of == resource)
-                .map(|(_, told)| told.clone())
+                .map(|(_, notice)| notice.clone())
                 .collect(),
         });
         Snapshot {
@@ -190,7 +195,7 @@ impl State {
             more: false,
             instance: self.instance,
             clock: Span::from_std(began.elapsed()),
-            evidence: self.evidence(),
+            watermarks: self.watermarks(),
             control_sequence: self.control,
             topics: topics.collect(),
         }

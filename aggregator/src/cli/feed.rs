@@ -15,7 +15,7 @@ use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic};
 use tollgate_shared::wire::notice::{Notice, NoticeFrame};
-use tollgate_shared::wire::statement::{Says, Scope};
+use tollgate_shared::wire::statement::{Scope, StatementKind};
 use tollgate_shared::wire::verdict::VerdictFrame;
 use zeromq::{Socket as _, SocketRecv as _, SubSocket};
 
@@ -176,17 +176,17 @@ fn text(name: &str, bytes: &[u8]) -> String {
         "{}  {}  partitions {}",
         escaped(name),
         frame.sequence,
-        frame.evidence.len()
+        frame.watermarks.len()
     );
-    for notice in &frame.told {
-        line += &match notice.statement.says {
-            Says::Denied(denial) => format!(
+    for notice in &frame.statements {
+        line += &match notice.statement.kind {
+            StatementKind::Denied(denial) => format!(
                 "  denied {} for {} ({:?})",
                 scope(&notice.statement.scope),
                 remaining(notice.remaining),
                 denial.cause
             ),
-            Says::Open => format!("  open {}", scope(&notice.statement.scope)),
+            StatementKind::Lifted => format!("  open {}", scope(&notice.statement.scope)),
         };
     }
     line
@@ -212,7 +212,7 @@ fn view(name: &str, bytes: &[u8]) -> Value {
         Ok(frame) => frame,
         Err(error) => return unreadable(name, &error),
     };
-    let evidence = frame.evidence.iter().map(|one| {
+    let watermarks = frame.watermarks.iter().map(|one| {
         json!({
             "partition": one.partition,
             "ruled": one.ruled,
@@ -220,8 +220,13 @@ fn view(name: &str, bytes: &[u8]) -> Value {
         })
     });
     let mut view = head(("topic", name), frame.instance, frame.sequence, frame.sent);
-    view["evidence"] = evidence.collect::<Vec<_>>().into();
-    view["statements"] = frame.told.iter().map(statement).collect::<Vec<_>>().into();
+    view["evidence"] = watermarks.collect::<Vec<_>>().into();
+    view["statements"] = frame
+        .statements
+        .iter()
+        .map(statement)
+        .collect::<Vec<_>>()
+        .into();
     view
 }
 
@@ -236,15 +241,15 @@ fn statement(notice: &StatementNotice) -> Value {
         "scope": kind,
         "name": name,
     });
-    match notice.statement.says {
-        Says::Denied(denial) => {
+    match notice.statement.kind {
+        StatementKind::Denied(denial) => {
             let remaining = (notice.remaining != Span::MAX).then(|| notice.remaining.as_micros());
             view["says"] = "denied".into();
             view["remaining_us"] = remaining.into();
             view["cause"] = format!("{:?}", denial.cause).into();
             view["version"] = denial.version.into();
         }
-        Says::Open => view["says"] = "open".into(),
+        StatementKind::Lifted => view["says"] = "open".into(),
     }
     view
 }
@@ -362,13 +367,13 @@ mod tests {
             instance: 7,
             sequence: 3,
             resource: "api.search".into(),
-            told: vec![StatementNotice {
+            statements: vec![StatementNotice {
                 partition: 1,
                 remaining: Span::ZERO,
                 statement: Statement {
                     scope: Scope::Pair("a\u{1b}[2J".into()),
                     place: LogPosition::default(),
-                    says: Says::Open,
+                    kind: StatementKind::Lifted,
                 },
             }],
             ..Frame {
@@ -376,8 +381,8 @@ mod tests {
                 sequence: 0,
                 sent: Span::ZERO,
                 resource: "".into(),
-                evidence: Vec::new(),
-                told: Vec::new(),
+                watermarks: Vec::new(),
+                statements: Vec::new(),
             }
         };
         let mut writer = Writer::new();

@@ -18,7 +18,7 @@ use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::hits::write_hits;
 use tollgate_shared::wire::record::{Record, RecordPen, kind};
 use tollgate_shared::wire::state_digest::StateDigest;
-use tollgate_shared::wire::statement::Says;
+use tollgate_shared::wire::statement::StatementKind;
 
 use crate::support::export::{All, altered, of, read_all};
 use crate::support::{self, Dealer, directory, run, serve};
@@ -229,7 +229,7 @@ async fn an_audit_reports_every_altered_record_with_its_position() {
         of_denials(all, &mut |records| {
             let mut changed = announced(&records[at]).unwrap();
             right = Some(changed.clone());
-            let Says::Denied(denial) = &mut changed.statement.says else {
+            let StatementKind::Denied(denial) = &mut changed.statement.kind else {
                 panic!("{changed:?}");
             };
             denial.end = Timestamp::from_micros(denial.end.as_micros() + 1);

@@ -17,7 +17,7 @@ use tollgate_shared::wire::amendment::{Act, Amendment};
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::set_rows::SetRow;
-use tollgate_shared::wire::statement::{Says, Scope};
+use tollgate_shared::wire::statement::{Scope, StatementKind};
 
 use crate::support::program::Named;
 use crate::support::{Dealer, directory, run, serve};
@@ -246,7 +246,7 @@ fn statement_of(announced: &Announced) -> Value {
         "resource": announced.resource, "name": name,
         "offset": announced.statement.place.offset, "entry": announced.statement.place.entry,
     });
-    if let Says::Denied(denial) = &announced.statement.says {
+    if let StatementKind::Denied(denial) = &announced.statement.kind {
         expected["end_us"] = denial.end.as_micros().into();
         expected["cause"] = denial.cause.to_string().into();
     }

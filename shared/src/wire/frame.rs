@@ -147,9 +147,9 @@ pub struct Frame {
     /// The resource, if the topic is that of a resource; otherwise empty.
     pub resource: Box<str>,
     /// Watermarks of partitions.
-    pub evidence: Vec<Watermark>,
+    pub watermarks: Vec<Watermark>,
     /// The statements.
-    pub told: Vec<StatementNotice>,
+    pub statements: Vec<StatementNotice>,
 }
 
 impl Frame {
@@ -165,8 +165,8 @@ impl Frame {
             sequence: reader.u64("sequence")?,
             sent: Span::from_micros(reader.u64("sent")?),
             resource: reader.text("resource", 0, NAME_BYTES_MAX)?.into(),
-            evidence: read_list(&mut reader, "evidence", Watermark::read)?,
-            told: read_list(&mut reader, "statements", StatementNotice::read)?,
+            watermarks: read_list(&mut reader, "evidence", Watermark::read)?,
+            statements: read_list(&mut reader, "statements", StatementNotice::read)?,
         };
         reader.end()?;
         Ok(frame)
@@ -180,13 +180,13 @@ impl Frame {
         writer.u64(self.sequence);
         writer.u64(self.sent.as_micros());
         writer.text(&self.resource);
-        writer.array(self.evidence.len());
-        for evidence in &self.evidence {
-            evidence.write(writer);
+        writer.array(self.watermarks.len());
+        for watermark in &self.watermarks {
+            watermark.write(writer);
         }
-        writer.array(self.told.len());
-        for told in &self.told {
-            told.write(writer);
+        writer.array(self.statements.len());
+        for statement in &self.statements {
+            statement.write(writer);
         }
     }
 }

@@ -23,7 +23,7 @@
 //! nonce, counted from 0, all but the last with `more` set; an agent that misses one asks again. A topic may extend
 //! over several parts.
 //!
-//! Parts are made one after the other while the aggregator goes on. Watermarks (`evidence`) and sequences in all
+//! Parts are made one after the other while the aggregator goes on. Watermarks (`watermarks`) and sequences in all
 //! parts are those of the moment of the first part; `clock` and the remaining times of denials are the part's own. A
 //! denial that was in force at the moment of the first part and is listed in no part has been lifted since; a
 //! statement from after that moment has a log position above the watermark.
@@ -180,7 +180,7 @@ pub struct Snapshot {
     /// Its monotonic clock when this part was made.
     pub clock: Span,
     /// Watermarks of its partitions when the first part was made.
-    pub evidence: Vec<Watermark>,
+    pub watermarks: Vec<Watermark>,
     /// The last sequence of the control topic at that moment.
     pub control_sequence: u64,
     /// The topics of the resources asked for.
@@ -197,7 +197,7 @@ pub struct TopicSnapshot {
     /// Its public limits.
     pub public: Public,
     /// Every denial in force.
-    pub told: Vec<StatementNotice>,
+    pub statements: Vec<StatementNotice>,
 }
 
 impl<'a> FromAgent<'a> {
@@ -410,7 +410,7 @@ impl Snapshot {
             more: reader.bool("more")?,
             instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
             clock: Span::from_micros(reader.u64("clock")?),
-            evidence: read_list(reader, "evidence", Watermark::read)?,
+            watermarks: read_list(reader, "evidence", Watermark::read)?,
             control_sequence: reader.u64("control sequence")?,
             topics: read_list(reader, "topics", TopicSnapshot::read)?,
         })
@@ -424,9 +424,9 @@ impl Snapshot {
         writer.bool(self.more);
         writer.bytes(&self.instance.to_be_bytes());
         writer.u64(self.clock.as_micros());
-        writer.array(self.evidence.len());
-        for evidence in &self.evidence {
-            evidence.write(writer);
+        writer.array(self.watermarks.len());
+        for watermark in &self.watermarks {
+            watermark.write(writer);
         }
         writer.u64(self.control_sequence);
         writer.array(self.topics.len());
@@ -443,7 +443,7 @@ impl TopicSnapshot {
             resource: reader.text("resource", 1, NAME_BYTES_MAX)?.into(),
             sequence: reader.u64("sequence")?,
             public: Public::read(reader)?,
-            told: read_list(reader, "statements", StatementNotice::read)?,
+            statements: read_list(reader, "statements", StatementNotice::read)?,
         })
     }
 
@@ -452,9 +452,9 @@ impl TopicSnapshot {
         writer.text(&self.resource);
         writer.u64(self.sequence);
         self.public.write(writer);
-        writer.array(self.told.len());
-        for told in &self.told {
-            told.write(writer);
+        writer.array(self.statements.len());
+        for statement in &self.statements {
+            statement.write(writer);
         }
     }
 }

@@ -75,11 +75,11 @@ pub struct Denial {
 
 /// The content of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Says {
+pub enum StatementKind {
     /// Refused until its end.
     Denied(Denial),
     /// Open again before the stated end: a lift.
-    Open,
+    Lifted,
 }
 
 /// A statement of an aggregator about a scope of a resource, at a log position of one partition.
@@ -90,7 +90,7 @@ pub struct Statement {
     /// The log position of its cause.
     pub place: LogPosition,
     /// Its content.
-    pub says: Says,
+    pub kind: StatementKind,
 }
 
 impl Scope {
@@ -193,7 +193,7 @@ impl Statement {
         Ok(Self {
             scope: Scope::read(reader)?,
             place: read_log_position(reader)?,
-            says: Says::read(reader)?,
+            kind: StatementKind::read(reader)?,
         })
     }
 
@@ -201,17 +201,17 @@ impl Statement {
         writer.array(4);
         self.scope.write(writer);
         write_log_position(writer, self.place);
-        self.says.write(writer);
+        self.kind.write(writer);
     }
 }
 
-impl Says {
+impl StatementKind {
     fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let before = *reader;
         let len = reader.array("says")?;
         let kind = reader.u8("says kind")?;
         match (kind, len) {
-            (0, 1) => Ok(Self::Open),
+            (0, 1) => Ok(Self::Lifted),
             (1, 7) => Ok(Self::Denied(Denial {
                 end: Timestamp::from_micros(reader.u64("end")?),
                 cause: Cause::read(reader)?,
@@ -233,7 +233,7 @@ impl Says {
 
     fn write(&self, writer: &mut Writer) {
         match self {
-            Self::Open => {
+            Self::Lifted => {
                 writer.array(1);
                 writer.u64(0);
             }

@@ -217,7 +217,7 @@ pub fn snapshot(writer: &mut Writer) {
             resource: "sandbox".into(),
             sequence: 12,
             public,
-            told: vec![],
+            statements: vec![],
         }],
         ..Snapshot::default()
     })

@@ -21,7 +21,7 @@ use tollgate_shared::wire::public::{
 };
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick, Total};
 use tollgate_shared::wire::state_digest::StateDigest;
-use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
+use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement, StatementKind};
 use tollgate_shared::wire::verdict::VerdictFrame;
 use tollgate_shared::wire::{DecodeError, Writer};
 
@@ -102,7 +102,7 @@ fn statement() -> Statement {
             offset: 300,
             entry: 2,
         },
-        says: Says::Denied(Denial {
+        kind: StatementKind::Denied(Denial {
             end: Timestamp::from_micros(1_000_001),
             cause: Cause::Tier(1),
             version: 7,
@@ -113,7 +113,7 @@ fn statement() -> Statement {
     }
 }
 
-fn told() -> StatementNotice {
+fn statement_notice() -> StatementNotice {
     StatementNotice {
         partition: 3,
         remaining: Span::from_millis(900),
@@ -121,7 +121,7 @@ fn told() -> StatementNotice {
     }
 }
 
-fn evidence() -> Watermark {
+fn watermark() -> Watermark {
     Watermark {
         partition: 3,
         log: log(),
@@ -420,8 +420,8 @@ fn frame(writer: &mut Writer) {
         sequence: 12,
         sent: Span::from_millis(77),
         resource: "api.search".into(),
-        evidence: vec![evidence()],
-        told: vec![told()],
+        watermarks: vec![watermark()],
+        statements: vec![statement_notice()],
     }
     .encode(writer);
 }
@@ -530,13 +530,13 @@ fn snapshot(writer: &mut Writer) {
         more: false,
         instance: 9,
         clock: Span::from_millis(77),
-        evidence: vec![evidence()],
+        watermarks: vec![watermark()],
         control_sequence: 40,
         topics: vec![TopicSnapshot {
             resource: "api.search".into(),
             sequence: 12,
             public,
-            told: vec![told()],
+            statements: vec![statement_notice()],
         }],
     })
     .encode(writer);

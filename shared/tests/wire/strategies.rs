@@ -31,8 +31,8 @@ pub fn a_name() -> impl Strategy<Value = String> {
 }
 
 pub fn a_statement() -> impl Strategy<Value = Statement> {
-    let says = prop_oneof![
-        Just(Says::Open),
+    let kind = prop_oneof![
+        Just(StatementKind::Lifted),
         (
             any::<u64>(),
             a_cause(),
@@ -42,7 +42,7 @@ pub fn a_statement() -> impl Strategy<Value = Statement> {
             any::<u64>()
         )
             .prop_map(
-                |(end, cause, version, limit, window, most)| Says::Denied(Denial {
+                |(end, cause, version, limit, window, most)| StatementKind::Denied(Denial {
                     end: Timestamp::from_micros(end),
                     cause,
                     version,
@@ -57,14 +57,14 @@ pub fn a_statement() -> impl Strategy<Value = Statement> {
         Just(Scope::Resource),
         a_name().prop_map(|name| Scope::Group(name.into())),
     ];
-    (scope, a_log_position(), says).prop_map(|(scope, place, says)| Statement {
+    (scope, a_log_position(), kind).prop_map(|(scope, place, kind)| Statement {
         scope,
         place,
-        says,
+        kind,
     })
 }
 
-pub fn a_told() -> impl Strategy<Value = StatementNotice> {
+pub fn a_statement_notice() -> impl Strategy<Value = StatementNotice> {
     (any::<u32>(), any::<u64>(), a_statement()).prop_map(|(partition, remaining, statement)| {
         StatementNotice {
             partition,
@@ -75,7 +75,7 @@ pub fn a_told() -> impl Strategy<Value = StatementNotice> {
 }
 
 prop_compose! {
-    pub fn an_evidence()(partition: u32, generation: u32, random: u64, ruled: u64, at: u64, current: bool) -> Watermark {
+    pub fn a_watermark()(partition: u32, generation: u32, random: u64, ruled: u64, at: u64, current: bool) -> Watermark {
         let log = LogId { generation, random };
         Watermark { partition, log, ruled, appended: Timestamp::from_micros(at), current }
     }

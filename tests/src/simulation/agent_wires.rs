@@ -456,7 +456,7 @@ fn describe_answer(message: &[u8]) -> String {
             snapshot
                 .topics
                 .iter()
-                .map(|topic| (&*topic.resource, topic.sequence, topic.told.len()))
+                .map(|topic| (&*topic.resource, topic.sequence, topic.statements.len()))
                 .collect::<Vec<_>>()
         ),
         Ok(other) => format!("{other:?}"),

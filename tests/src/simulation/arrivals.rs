@@ -62,7 +62,7 @@ struct WireMessage {
     instance: u128,
     /// For a part of a snapshot: whether it is the last one.
     is_last: Option<bool>,
-    evidence: Vec<Watermark>,
+    watermarks: Vec<Watermark>,
     /// Resources, with sequences and statements.
     topics: Vec<(Box<str>, u64, Vec<StatementNotice>)>,
 }
@@ -89,13 +89,13 @@ impl World {
                 let frame = Frame::decode(frame).ok()?;
                 let topics = match &*frame.resource {
                     "" => Vec::new(),
-                    _ => vec![(frame.resource, frame.sequence, frame.told)],
+                    _ => vec![(frame.resource, frame.sequence, frame.statements)],
                 };
                 let message = WireMessage {
                     by: SentBy::default(),
                     instance: frame.instance,
                     is_last: None,
-                    evidence: frame.evidence,
+                    watermarks: frame.watermarks,
                     topics,
                 };
                 (*peer, frame.sent, message)
@@ -105,12 +105,12 @@ impl World {
                     return None;
                 };
                 let topics = of.topics.into_iter();
-                let topics = topics.map(|one| (one.resource, one.sequence, one.told));
+                let topics = topics.map(|one| (one.resource, one.sequence, one.statements));
                 let message = WireMessage {
                     by: SentBy::default(),
                     instance: of.instance,
                     is_last: Some(!of.more),
-                    evidence: of.evidence,
+                    watermarks: of.watermarks,
                     topics: topics.collect(),
                 };
                 (*peer, of.clock, message)
@@ -135,7 +135,7 @@ impl World {
             message.is_last.is_some() || topics.any(|(resource, ..)| **resource == **name)
         };
         let of = |name: &'static str| {
-            let partitions = message.evidence.iter().map(|one| one.partition);
+            let partitions = message.watermarks.iter().map(|one| one.partition);
             partitions.filter_map(move |at| Some(((name, at), process.heard_upto(name, at)?)))
         };
         all.filter(is_of_it).flat_map(of).collect()
@@ -177,7 +177,7 @@ impl World {
     /// Notes the watermarks that are marked as current. Those of a snapshot take effect with its last part.
     fn note_current(&mut self, agent: usize, message: &WireMessage) {
         let (now_us, current_us) = (self.now_us, &mut self.agents[agent].received.current_us);
-        for one in message.evidence.iter().filter(|one| one.current) {
+        for one in message.watermarks.iter().filter(|one| one.current) {
             current_us.insert(one.partition, now_us);
         }
         if message.is_last.is_some() {
@@ -191,7 +191,7 @@ impl World {
             return;
         };
         let by = Some(message.by).filter(|_| message.is_last.is_none());
-        for one in &message.evidence {
+        for one in &message.watermarks {
             let log = process.known_log(one.partition);
             if let Some(log) = log {
                 host.received.follows(one.partition, log);
@@ -225,7 +225,7 @@ impl World {
             for notice in notices {
                 let log = process.known_log(notice.partition);
                 let of_it = |one: &&Watermark| one.partition == notice.partition;
-                let watermark = message.evidence.iter().find(of_it);
+                let watermark = message.watermarks.iter().find(of_it);
                 let is_foreign = watermark.is_some_and(|one| log != Some(one.log));
                 let place = notice.statement.place;
                 if is_foreign || log.is_some_and(|log| place.generation < log.generation) {
@@ -244,7 +244,7 @@ impl World {
                     .state((resource, notice), message.by, log, processed);
             }
             if message.is_last.is_some() && is_processed {
-                for one in &message.evidence {
+                for one in &message.watermarks {
                     let below = (one.partition, LogPosition::of_record(one.log, one.ruled));
                     host.received.unlist(resource, below, notices);
                 }

@@ -15,7 +15,7 @@ use tollgate_model::log::{EntryRuling, NotRuled, RecordOutcome, TotalRuling};
 use tollgate_replay::judge::cause_to_wire;
 use tollgate_shared::wire::hits::Hit;
 use tollgate_shared::wire::record::{Record, Total};
-use tollgate_shared::wire::statement::{Cause, Says, Scope};
+use tollgate_shared::wire::statement::{Cause, Scope, StatementKind};
 
 use super::accounts::{Sums, pair_of};
 use super::copy_limits::COPIES;
@@ -132,9 +132,9 @@ fn stated(said: &[ResourceStatement]) -> Stated {
             Scope::Pair(domain) => Some(domain.to_string()),
             Scope::Resource | Scope::Group(_) => None,
         };
-        let denied = match &said.statement.says {
-            Says::Denied(denial) => Some((denial.end.as_micros(), denial.cause)),
-            Says::Open => None,
+        let denied = match &said.statement.kind {
+            StatementKind::Denied(denial) => Some((denial.end.as_micros(), denial.cause)),
+            StatementKind::Lifted => None,
         };
         stated.insert((said.resource.to_string(), domain), denied);
     }

@@ -20,7 +20,7 @@ use tollgate_model::copies::{
 use tollgate_model::log::NotRuled;
 use tollgate_shared::wire::holds::Op;
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::statement::{Cause, Says, Scope};
+use tollgate_shared::wire::statement::{Cause, Scope, StatementKind};
 use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
 
 use super::copy_limits::COPIES;
@@ -319,11 +319,11 @@ pub(super) fn denied(stated: &Stated, model: &CopiesModel, appended_us: u64) -> 
         .filter(|((resource, _), _)| of_copies(resource));
     let standing = stated.filter_map(|((resource, scope), all)| {
         let standing = match all.last()?.says {
-            Says::Denied(denial) if denial.cause == Cause::Banned => {
+            StatementKind::Denied(denial) if denial.cause == Cause::Banned => {
                 CopyStanding::Banned(denial.end.as_micros())
             }
-            Says::Denied(denial) => CopyStanding::Full(denial.limit),
-            Says::Open => return None,
+            StatementKind::Denied(denial) => CopyStanding::Full(denial.limit),
+            StatementKind::Lifted => return None,
         };
         Some(((resource.to_string(), own_scope(scope)), standing))
     });

@@ -399,7 +399,7 @@ impl World {
 /// Whether more waits than an aggregator allows, if one record stated at most `said`: an aggregator checks
 /// the bound before each record.
 fn is_beyond(waiting: &Waiting, max: usize, said: usize) -> bool {
-    max + TOTALS_BESIDE_MAX < waiting.totals || max + said < waiting.evidence
+    max + TOTALS_BESIDE_MAX < waiting.totals || max + said < waiting.decision_records
 }
 
 #[cfg(test)]
@@ -408,10 +408,10 @@ mod tests {
 
     #[test]
     fn waiting_records_are_checked_per_partition() {
-        let waiting = |totals, evidence| Waiting {
+        let waiting = |totals, decision_records| Waiting {
             partition: 0,
             totals,
-            evidence,
+            decision_records,
         };
         assert!(!is_beyond(&waiting(10, 10), 10, 0));
         assert!(is_beyond(&waiting(11 + TOTALS_BESIDE_MAX, 0), 10, 7));

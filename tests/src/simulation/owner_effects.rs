@@ -16,7 +16,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
 use tollgate_shared::wire::link::FromAggregator;
 use tollgate_shared::wire::notice::NoticeFrame;
-use tollgate_shared::wire::statement::Says;
+use tollgate_shared::wire::statement::StatementKind;
 use tollgate_shared::wire::verdict::{Verdict, VerdictFrame};
 
 pub use super::log_host::LogHost;
@@ -171,7 +171,12 @@ impl World {
             self.note_clock(owner, snapshot.instance, snapshot.clock);
             for topic in &snapshot.topics {
                 let publisher = (owner, snapshot.instance);
-                self.check_told(publisher, &topic.resource, &topic.told, &snapshot.evidence);
+                self.check_statements(
+                    publisher,
+                    &topic.resource,
+                    &topic.statements,
+                    &snapshot.watermarks,
+                );
             }
         }
         let edge = Edge {
@@ -194,9 +199,14 @@ impl World {
             Ok(frame) => {
                 self.note_clock(owner, frame.instance, frame.sent);
                 let publisher = (owner, frame.instance);
-                self.check_told(publisher, &frame.resource, &frame.told, &frame.evidence);
+                self.check_statements(
+                    publisher,
+                    &frame.resource,
+                    &frame.statements,
+                    &frame.watermarks,
+                );
                 self.check_order(owner, &frame);
-                self.check_marks(owner, &frame.evidence);
+                self.check_marks(owner, &frame.watermarks);
             }
             Err(_) if self.is_of_an_agent(topic) => {
                 if let Some(violation) = self.check_verdicts(owner, &bytes) {
@@ -266,41 +276,43 @@ impl World {
 
     /// Checks that an aggregator's statement equals the second engine's at that log position, and that its
     /// remaining time is no longer than the denial still lasts.
-    pub(super) fn check_told(
+    pub(super) fn check_statements(
         &mut self,
         (owner, instance): (usize, u128),
         resource: &str,
-        told: &[StatementNotice],
-        evidence: &[Watermark],
+        statement: &[StatementNotice],
+        watermarks: &[Watermark],
     ) {
-        for told in told {
-            let Some(ruled) = self
-                .watch
-                .of_statement(told.partition, resource, &told.statement)
+        for statement in statement {
+            let Some(ruled) =
+                self.watch
+                    .of_statement(statement.partition, resource, &statement.statement)
             else {
-                let what = format!("owner {owner} says of {resource}: {told:?}");
+                let what = format!("owner {owner} says of {resource}: {statement:?}");
                 return self.violated(4, "what is announced is what a second engine says", what);
             };
-            let Says::Denied(denial) = told.statement.says else {
+            let StatementKind::Denied(denial) = statement.statement.kind else {
                 continue;
             };
             // A denial that is over is published with no time left, and one without an end with no end.
-            let has_no_end = told.remaining == Span::MAX && denial.end == Timestamp::MAX;
-            if has_no_end || told.remaining == Span::ZERO {
+            let has_no_end = statement.remaining == Span::MAX && denial.end == Timestamp::MAX;
+            if has_no_end || statement.remaining == Span::ZERO {
                 continue;
             }
-            let mut of_it = evidence
+            let mut of_it = watermarks
                 .iter()
-                .filter(|one| one.partition == told.partition);
+                .filter(|one| one.partition == statement.partition);
             let ruled_upto = of_it.next().map_or(0, |one| one.ruled);
             let Some(log_us) = ruled.log_time(instance, ruled_upto, self.now_us) else {
-                let what = format!("owner {owner} says of {resource} {told:?}, without a tick");
+                let what =
+                    format!("owner {owner} says of {resource} {statement:?}, without a tick");
                 return self.violated(3, "a denial is told no longer than it lasts", what);
             };
             let left_us = denial.end.as_micros().saturating_sub(log_us);
-            if left_us < told.remaining.as_micros() {
-                let what =
-                    format!("owner {owner} says of {resource} {told:?}: {left_us} us are left");
+            if left_us < statement.remaining.as_micros() {
+                let what = format!(
+                    "owner {owner} says of {resource} {statement:?}: {left_us} us are left"
+                );
                 return self.violated(3, "a denial is told no longer than it lasts", what);
             }
         }
@@ -322,8 +334,8 @@ impl World {
                 upto.generation == place.generation && place < *upto
             })
         };
-        let late = frame.told.iter().find(is_late).cloned();
-        for one in &frame.evidence {
+        let late = frame.statements.iter().find(is_late).cloned();
+        for one in &frame.watermarks {
             watermarks.insert(one.partition, LogPosition::of_record(one.log, one.ruled));
         }
         if let Some(late) = late {
@@ -336,7 +348,7 @@ impl World {
     }
 
     /// Law 8: without faults, a watermark is marked as current if its last record is new.
-    fn check_marks(&mut self, owner: usize, evidence: &[Watermark]) {
+    fn check_marks(&mut self, owner: usize, watermarks: &[Watermark]) {
         if self.now_us < self.judged_since_us() {
             return;
         }
@@ -347,7 +359,7 @@ impl World {
             ruled.log == Some(one.log)
                 && taken.is_some_and(|(at_us, _)| self.now_us < at_us + NEW_US)
         };
-        if let Some(one) = evidence.iter().filter(is_new).find(|one| !one.current) {
+        if let Some(one) = watermarks.iter().filter(is_new).find(|one| !one.current) {
             let what = format!("owner {owner}: {one:?}");
             self.violated(8, "what is current is marked so", what);
         }
@@ -446,12 +458,14 @@ pub fn describe_frame(bytes: &[u8]) -> String {
     match Frame::decode(bytes) {
         Ok(frame) => {
             let told: Vec<String> = frame
-                .told
+                .statements
                 .iter()
                 .map(|told| {
-                    let says = match told.statement.says {
-                        Says::Denied(_) => format!("denied for {} us", told.remaining.as_micros()),
-                        Says::Open => "open".to_owned(),
+                    let says = match told.statement.kind {
+                        StatementKind::Denied(_) => {
+                            format!("denied for {} us", told.remaining.as_micros())
+                        }
+                        StatementKind::Lifted => "open".to_owned(),
                     };
                     format!(
                         "{:?} {says} by {}",
@@ -463,7 +477,7 @@ pub fn describe_frame(bytes: &[u8]) -> String {
                 "" => "control",
                 resource => resource,
             };
-            let ruled: Vec<u64> = frame.evidence.iter().map(|one| one.ruled).collect();
+            let ruled: Vec<u64> = frame.watermarks.iter().map(|one| one.ruled).collect();
             format!(
                 "{topic} {}: {told:?}, ruled up to {ruled:?}",
                 frame.sequence

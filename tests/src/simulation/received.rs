@@ -293,7 +293,7 @@ impl Received {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_shared::wire::statement::{Cause, Denial, Says, Statement};
+    use tollgate_shared::wire::statement::{Cause, Denial, Statement, StatementKind};
 
     use super::*;
 
@@ -322,7 +322,9 @@ mod tests {
             statement: Statement {
                 scope: Scope::Resource,
                 place,
-                says: left_us.map(denied).map_or(Says::Open, Says::Denied),
+                kind: left_us
+                    .map(denied)
+                    .map_or(StatementKind::Lifted, StatementKind::Denied),
             },
         }
     }

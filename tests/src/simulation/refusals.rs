@@ -13,7 +13,7 @@
 
 use tollgate_agent::{Cause, Denied, Refused, Scope as DeniedScope};
 use tollgate_shared::log_position::{LogId, LogPosition};
-use tollgate_shared::wire::statement::{Says, Scope};
+use tollgate_shared::wire::statement::{Scope, StatementKind};
 
 use super::arrivals::{drift_us, lease_us};
 use super::copy_limits::COPIES;
@@ -123,7 +123,7 @@ impl World {
         let stated = ruled.stated.get(&key).filter(|_| ruled.log == log)?;
         let mut known = stated.iter().rev();
         let newest = known.find(|one| upto.is_some_and(|upto| one.place < upto))?;
-        (newest.says == Says::Open && place < newest.place).then(|| {
+        (newest.kind == StatementKind::Lifted && place < newest.place).then(|| {
             let lifted = newest.place;
             format!("it was lifted at {lifted}, and everything below {upto:?} has arrived")
         })
@@ -258,7 +258,7 @@ mod tests {
         ruled.stated.entry(key).or_default().push(Statement {
             scope,
             place,
-            says: Says::Denied(denied),
+            kind: StatementKind::Denied(denied),
         });
         world.check_deny_list(0);
         let found = world.violation.expect("it is let through");

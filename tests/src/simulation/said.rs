@@ -11,7 +11,7 @@ use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::record::{Record, kind};
-use tollgate_shared::wire::statement::{Says, Statement};
+use tollgate_shared::wire::statement::{Statement, StatementKind};
 
 use super::trace::Violation;
 use super::watch::{Kept, Ruled, TotalName, Watch};
@@ -46,9 +46,9 @@ impl Ruled {
 
 /// When the denial of a statement ends. `None`: it is a lift.
 pub(super) fn end_of(statement: &Statement) -> Option<Timestamp> {
-    match statement.says {
-        Says::Denied(denial) => Some(denial.end),
-        Says::Open => None,
+    match statement.kind {
+        StatementKind::Denied(denial) => Some(denial.end),
+        StatementKind::Lifted => None,
     }
 }
 

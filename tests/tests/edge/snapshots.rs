@@ -55,12 +55,12 @@ fn a_slow_reader_gets_its_whole_snapshot() {
     let mut slow = Peer::ready(&attacked.serving.agents, SocketType::Dealer);
     slow.send(&ask(7));
     attacked.denials_arrive();
-    let mut told = 0;
+    let mut statements = 0;
     loop {
         match slow.answer() {
             FromAggregator::Snapshot(part) => {
                 let topics = part.topics.iter();
-                told += topics.map(|topic| topic.told.len()).sum::<usize>();
+                statements += topics.map(|topic| topic.statements.len()).sum::<usize>();
                 if !part.more {
                     break;
                 }
@@ -68,7 +68,7 @@ fn a_slow_reader_gets_its_whole_snapshot() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(told, DENIED);
+    assert_eq!(statements, DENIED);
     // A peer that closed its connection in the middle leaves no work behind.
     let mut gone = Peer::ready(&attacked.serving.agents, SocketType::Dealer);
     gone.send(&ask(8));

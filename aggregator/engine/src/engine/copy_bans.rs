@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names::{admit_domain, partition_of_resource};
 use tollgate_shared::wire::holds::{HoldAction, HoldOp};
-use tollgate_shared::wire::statement::{Cause, Says, Scope as Name};
+use tollgate_shared::wire::statement::{Cause, Scope as Name, StatementKind};
 use tollgate_shared::wire::verdict::VerdictSays;
 
 use super::Engine;
@@ -117,14 +117,16 @@ impl Engine {
             let Name::Pair(domain) = &stated.statement.scope else {
                 continue;
             };
-            if stated.statement.says != Says::Open || !self.counts_holds_of(&stated.resource) {
+            if stated.statement.kind != StatementKind::Lifted
+                || !self.counts_holds_of(&stated.resource)
+            {
                 continue;
             }
             let identity = self.identities.of_resource(&stated.resource).of(domain);
             let live = self.denials.get(identity, now).cloned();
             if let Some(mut live) = live.filter(|live| live.denial.cause == Cause::Banned) {
                 live.place = stated.statement.place;
-                stated.statement.says = Says::Denied(live.denial);
+                stated.statement.kind = StatementKind::Denied(live.denial);
                 self.denials.put(identity, live);
             }
         }

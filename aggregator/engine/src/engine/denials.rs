@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::statement::{Denial, Says, Scope, Statement};
+use tollgate_shared::wire::statement::{Denial, Scope, Statement, StatementKind};
 
 use super::rulings::{ResourceStatement, Rulings};
 use crate::pairs::Identity;
@@ -46,13 +46,13 @@ impl LiveDenial {
         }
     }
 
-    fn statement(&self, says: Says) -> ResourceStatement {
+    fn statement(&self, kind: StatementKind) -> ResourceStatement {
         ResourceStatement {
             resource: self.resource.clone(),
             statement: Statement {
                 scope: self.scope(),
                 place: self.place,
-                says,
+                kind,
             },
         }
     }
@@ -165,7 +165,7 @@ impl Denials {
                     (live.place, live.denial) = (place, denial);
                     rulings
                         .statements
-                        .push(live.statement(Says::Denied(denial)));
+                        .push(live.statement(StatementKind::Denied(denial)));
                     return;
                 }
                 let (resource, domain) = names();
@@ -185,7 +185,7 @@ impl Denials {
     pub fn deny(&mut self, identity: Identity, live: LiveDenial, rulings: &mut Rulings) {
         rulings
             .statements
-            .push(live.statement(Says::Denied(live.denial)));
+            .push(live.statement(StatementKind::Denied(live.denial)));
         self.put(identity, live);
     }
 
@@ -201,7 +201,9 @@ impl Denials {
         let live = self.end(identity);
         if let Some(mut live) = live.filter(|live| over < live.denial.end) {
             live.place = place;
-            rulings.statements.push(live.statement(Says::Open));
+            rulings
+                .statements
+                .push(live.statement(StatementKind::Lifted));
         }
     }
 

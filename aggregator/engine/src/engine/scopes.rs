@@ -18,7 +18,7 @@ use std::sync::Arc;
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope as Name, Statement};
+use tollgate_shared::wire::statement::{Cause, Denial, Scope as Name, Statement, StatementKind};
 use tollgate_shared::wire::verdict::VerdictSays;
 
 use super::rulings::{ResourceStatement, Rulings, VerdictDue};
@@ -106,7 +106,7 @@ impl DeniedScopes {
         let count = copies.count_of(scope);
         let full = count.limit.filter(|_| stated && count.full());
         let before = self.get(scope);
-        let says = match (full, before) {
+        let kind = match (full, before) {
             (Some(limit), Some(before)) if before.limit == limit => return,
             (Some(limit), before) => {
                 let new_domain = before.is_none() && matches!(scope, CopiesScope::Domain(_));
@@ -120,11 +120,11 @@ impl DeniedScopes {
                     limit,
                 };
                 self.put(scope, Some(now));
-                Says::Denied(now.denial())
+                StatementKind::Denied(now.denial())
             }
             (None, Some(_)) => {
                 self.put(scope, None);
-                Says::Open
+                StatementKind::Lifted
             }
             (None, None) => return,
         };
@@ -133,7 +133,7 @@ impl DeniedScopes {
             statement: Statement {
                 scope: name_of(scope),
                 place: sink.place,
-                says,
+                kind,
             },
         });
     }
@@ -169,7 +169,7 @@ impl DeniedScopes {
             statement: Statement {
                 scope: name_of(scope),
                 place,
-                says: Says::Denied(stated.denial()),
+                kind: StatementKind::Denied(stated.denial()),
             },
         });
         sink.next();
@@ -190,7 +190,7 @@ impl DeniedScopes {
                 statement: Statement {
                     scope,
                     place: sink.place,
-                    says: Says::Open,
+                    kind: StatementKind::Lifted,
                 },
             });
             sink.next();
@@ -203,7 +203,7 @@ impl DeniedScopes {
         self.iter().map(|(scope, stated)| Statement {
             scope: name_of(scope),
             place: stated.place,
-            says: Says::Denied(stated.denial()),
+            kind: StatementKind::Denied(stated.denial()),
         })
     }
 

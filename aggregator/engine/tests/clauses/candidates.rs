@@ -7,7 +7,7 @@ use tollgate_engine::engine::{CandidateCounts, Counts, Engine};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::{Hit, HitKind};
-use tollgate_shared::wire::statement::Says;
+use tollgate_shared::wire::statement::StatementKind;
 
 use crate::support;
 use crate::support::log::START_US;
@@ -267,7 +267,7 @@ impl Three {
         for closed in &self.beside.rulings.candidates {
             let same = stated.iter().any(|said| {
                 said.statement.place == closed.place
-                    && matches!(&said.statement.says, Says::Denied(denial) if denial.end == closed.end)
+                    && matches!(&said.statement.kind, StatementKind::Denied(denial) if denial.end == closed.end)
             });
             assert!(same, "{closed:?}: {stated:?}");
         }

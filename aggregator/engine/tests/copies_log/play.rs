@@ -19,7 +19,7 @@ use tollgate_shared::wire::heartbeat::{HeartbeatHead, Holds, Listed, Part, write
 use tollgate_shared::wire::hits::Sender;
 use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
-use tollgate_shared::wire::statement::{Cause, Says, Scope};
+use tollgate_shared::wire::statement::{Cause, Scope, StatementKind};
 use tollgate_shared::wire::verdict::VerdictSays;
 
 pub const RESOURCE: &str = "sandbox";
@@ -211,10 +211,12 @@ impl Play {
     pub fn output(&self) -> Vec<String> {
         let statements = self.rulings.statements.iter().map(|said| {
             let scope = scope(&said.statement.scope);
-            match said.statement.says {
-                Says::Denied(denial) if denial.cause == Cause::Banned => format!("banned {scope}"),
-                Says::Denied(denial) => format!("denied {scope} at {}", denial.limit),
-                Says::Open => format!("open {scope}"),
+            match said.statement.kind {
+                StatementKind::Denied(denial) if denial.cause == Cause::Banned => {
+                    format!("banned {scope}")
+                }
+                StatementKind::Denied(denial) => format!("denied {scope} at {}", denial.limit),
+                StatementKind::Lifted => format!("open {scope}"),
             }
         });
         let verdicts = self.rulings.verdicts.iter();

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tollgate_engine::engine::{Counts, Engine, Fate, ResourceStatement, Rulings};
 use tollgate_model as model;
 use tollgate_shared::wire::record::{Record, Total};
-use tollgate_shared::wire::statement::{Cause, Says, Scope};
+use tollgate_shared::wire::statement::{Cause, Scope, StatementKind};
 
 use crate::support::log::{Entry, Log, any_log};
 use crate::support::{self, DOMAINS, RESOURCES, at};
@@ -37,9 +37,9 @@ fn stated(said: &[ResourceStatement]) -> Stated {
             Scope::Resource => None,
             Scope::Group(group) => panic!("group {group}"),
         };
-        let denied = match &said.statement.says {
-            Says::Denied(denial) => Some((denial.end.as_micros(), denial.cause)),
-            Says::Open => None,
+        let denied = match &said.statement.kind {
+            StatementKind::Denied(denial) => Some((denial.end.as_micros(), denial.cause)),
+            StatementKind::Lifted => None,
         };
         let denied = denied.map(|(end_us, cause)| (end_us, cause.to_string()));
         stated.insert((said.resource.to_string(), domain), denied);

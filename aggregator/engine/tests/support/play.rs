@@ -16,7 +16,7 @@ use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
-use tollgate_shared::wire::statement::{Says, Scope};
+use tollgate_shared::wire::statement::{Scope, StatementKind};
 
 /// An engine, its log so far, and its last rulings.
 pub struct Play {
@@ -136,9 +136,9 @@ impl Play {
                 Scope::Resource => "*".to_owned(),
                 Scope::Group(group) => format!("group {group}"),
             };
-            let says = match &said.statement.says {
-                Says::Open => "open".to_owned(),
-                Says::Denied(denial) => match denial.end {
+            let says = match &said.statement.kind {
+                StatementKind::Lifted => "open".to_owned(),
+                StatementKind::Denied(denial) => match denial.end {
                     Timestamp::MAX => format!("never, {}", denial.cause),
                     end => format!("{}, {}", end.as_micros() - START_US, denial.cause),
                 },

@@ -9,7 +9,7 @@ use tollgate_shared::escape::escaped;
 use tollgate_shared::log_position::Code;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::denial::Announced;
-use tollgate_shared::wire::statement::{Says, Scope};
+use tollgate_shared::wire::statement::{Scope, StatementKind};
 
 use crate::range::Utc;
 
@@ -91,7 +91,7 @@ pub struct Stated {
 
 impl Stated {
     /// From what a statement says.
-    pub fn of(says: &Says) -> Self {
+    pub fn of(kind: &StatementKind) -> Self {
         let none = Self {
             says: "open",
             cause: None,
@@ -100,9 +100,9 @@ impl Stated {
             window_us: None,
             version: None,
         };
-        match says {
-            Says::Open => none,
-            Says::Denied(denial) => Self {
+        match kind {
+            StatementKind::Lifted => none,
+            StatementKind::Denied(denial) => Self {
                 says: "denied",
                 cause: Some(denial.cause.to_string()),
                 end_us: (denial.end < Timestamp::MAX).then_some(denial.end.as_micros()),

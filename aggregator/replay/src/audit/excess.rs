@@ -19,7 +19,7 @@ use tollgate_engine::engine::Rulings;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::{Hit, HitBatch};
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::statement::{Says, Scope};
+use tollgate_shared::wire::statement::{Scope, StatementKind};
 
 use super::report::PartitionAudit;
 
@@ -183,9 +183,9 @@ impl ExcessLedger {
                 Scope::Group(_) => continue,
             };
             let key = (Box::from(&*stated.resource), domain);
-            match &stated.statement.says {
-                Says::Denied(denial) => self.denied(key, appended, denial.end),
-                Says::Open => drop(self.denied.remove(&key)),
+            match &stated.statement.kind {
+                StatementKind::Denied(denial) => self.denied(key, appended, denial.end),
+                StatementKind::Lifted => drop(self.denied.remove(&key)),
             }
         }
     }

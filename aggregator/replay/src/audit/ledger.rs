@@ -124,7 +124,7 @@ impl Ledger {
         let Ok(at) = self.expected.binary_search_by_key(&key, |e| e.key) else {
             let text = "was announced, and the replay states nothing at this log position";
             return part.differs(Difference {
-                found: Some(Stated::of(&announced.statement.says)),
+                found: Some(Stated::of(&announced.statement.kind)),
                 recorded_at: Some(recorded.offset),
                 ..Difference::of_statement(DifferenceKind::Unexpected, announced, text)
             });
@@ -169,8 +169,8 @@ impl Ledger {
         };
         let about = right.as_ref().unwrap_or(announced);
         Difference {
-            expected: right.as_ref().map(|a| Stated::of(&a.statement.says)),
-            found: Some(Stated::of(&announced.statement.says)),
+            expected: right.as_ref().map(|a| Stated::of(&a.statement.kind)),
+            found: Some(Stated::of(&announced.statement.kind)),
             recorded_at: Some(recorded.offset),
             ..Difference::of_statement(DifferenceKind::Changed, about, text)
         }
@@ -225,7 +225,7 @@ impl Ledger {
         let text = "is stated by the replay, and was not announced";
         let difference = match self.open.remove(&expected.key) {
             Some(announced) => Difference {
-                expected: Some(Stated::of(&announced.statement.says)),
+                expected: Some(Stated::of(&announced.statement.kind)),
                 ..Difference::of_statement(DifferenceKind::Missing, &announced, text)
             },
             None => Difference {
@@ -259,7 +259,7 @@ impl Ledger {
 
 /// The parts in which two statements differ.
 fn unlike(right: &Announced, found: &Announced) -> String {
-    use tollgate_shared::wire::statement::Says;
+    use tollgate_shared::wire::statement::StatementKind;
 
     let mut parts = Vec::new();
     let (a, b) = (&right.statement, &found.statement);
@@ -275,8 +275,8 @@ fn unlike(right: &Announced, found: &Announced) -> String {
     if a.place.generation != b.place.generation {
         parts.push("generation");
     }
-    match (&a.says, &b.says) {
-        (Says::Denied(a), Says::Denied(b)) => {
+    match (&a.kind, &b.kind) {
+        (StatementKind::Denied(a), StatementKind::Denied(b)) => {
             let fields = [
                 ("end", a.end != b.end),
                 ("cause", a.cause != b.cause),

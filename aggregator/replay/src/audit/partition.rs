@@ -13,7 +13,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::hits::HitBatch;
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::statement::Says;
+use tollgate_shared::wire::statement::StatementKind;
 
 use super::amended::brought;
 use super::denials::Denials;
@@ -342,9 +342,9 @@ impl<'w, 'a> Auditor<'w, 'a> {
     fn expect(&mut self, delivered: &Delivered, part: &mut PartitionAudit) {
         let log = self.replay.engine().log().unwrap_or_default();
         for stated in &self.replay.rulings().statements {
-            match stated.statement.says {
-                Says::Denied(_) => part.stated[0] += 1,
-                Says::Open => part.stated[1] += 1,
+            match stated.statement.kind {
+                StatementKind::Denied(_) => part.stated[0] += 1,
+                StatementKind::Lifted => part.stated[1] += 1,
             }
             let announced = Announced {
                 log,

@@ -20,7 +20,7 @@ use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope};
+use tollgate_shared::wire::statement::{Cause, Denial, Scope, StatementKind};
 
 use super::reorder::Reorder;
 use super::report::{Difference, DifferenceKind, PartitionAudit, Stated};
@@ -207,7 +207,7 @@ impl Sample {
                 same_place && is_about(stated, &change)
             });
             let stated = at.map(|at| engine.remove(at));
-            let says = stated.map(|stated| denial_of(&stated.statement.says));
+            let says = stated.map(|stated| denial_of(&stated.statement.kind));
             if says != Some(change.denied.map(of_model)) {
                 part.differs(self.difference(offset, Some(&change), stated, replay));
             }
@@ -256,7 +256,7 @@ impl Sample {
             resource: resource.or_else(|| base.resource.clone()),
             domain: domain.or_else(|| base.domain.clone()),
             expected: model.map(|change| stated(change.denied)),
-            found: engine.map(|stated| Stated::of(&stated.statement.says)),
+            found: engine.map(|stated| Stated::of(&stated.statement.kind)),
             ..base
         }
     }
@@ -335,16 +335,16 @@ fn is_about(stated: &ResourceStatement, change: &ScopeChange) -> bool {
 /// The part of a denial that is compared: its end, and its cause.
 type ComparedDenial = Option<(Timestamp, Cause)>;
 
-fn denial_of(says: &Says) -> ComparedDenial {
+fn denial_of(says: &StatementKind) -> ComparedDenial {
     match says {
         // The model takes a resource without tiers for one whose tiers are full.
-        Says::Denied(Denial {
+        StatementKind::Denied(Denial {
             end,
             cause: Cause::Inaccessible,
             ..
         }) => Some((*end, Cause::Tier(0))),
-        Says::Denied(denial) => Some((denial.end, denial.cause)),
-        Says::Open => None,
+        StatementKind::Denied(denial) => Some((denial.end, denial.cause)),
+        StatementKind::Lifted => None,
     }
 }
 
@@ -357,7 +357,7 @@ fn of_model(denial: ModelDenial) -> (Timestamp, Cause) {
 }
 
 fn stated(denied: Option<ModelDenial>) -> Stated {
-    let open = Stated::of(&Says::Open);
+    let open = Stated::of(&StatementKind::Lifted);
     let Some((end, cause)) = denied.map(of_model) else {
         return open;
     };

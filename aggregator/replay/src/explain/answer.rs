@@ -5,7 +5,7 @@
 use tollgate_shared::escape::escaped;
 use tollgate_shared::log_position::{Code, LogPosition};
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::statement::{Cause, Denial, Says};
+use tollgate_shared::wire::statement::{Cause, Denial, StatementKind};
 
 use super::follow::{FollowUntil, PairFollow};
 use super::history::{EntryFate, ExplainedEntry, PairStatement, denial_of, key};
@@ -222,9 +222,11 @@ fn denial_view(stated: &PairStatement, denial: &Denial, recorded: Option<Timesta
 
 fn statement_view(partition: u32, stated: &PairStatement) -> StatementView {
     let place: LogPosition = stated.statement.place;
-    let (says, until, cause) = match stated.statement.says {
-        Says::Denied(denial) => ("denied", end_us(denial.end), Some(denial.cause.to_string())),
-        Says::Open => ("open", None, None),
+    let (says, until, cause) = match stated.statement.kind {
+        StatementKind::Denied(denial) => {
+            ("denied", end_us(denial.end), Some(denial.cause.to_string()))
+        }
+        StatementKind::Lifted => ("open", None, None),
     };
     StatementView {
         code: Code { partition, place }.to_string(),

@@ -16,7 +16,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, HitBatch, Refused, write_hits};
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::statement::{Says, Statement};
+use tollgate_shared::wire::statement::{Statement, StatementKind};
 
 use super::Begun;
 use super::constraints;
@@ -173,8 +173,8 @@ impl PairFollow {
     /// The end of the denial in force at an instant or stated since, as stated last.
     fn in_force_after(&self, at: Timestamp) -> Option<Timestamp> {
         let last = self.statements.back()?;
-        match last.statement.says {
-            Says::Denied(denial) if at < denial.end => Some(denial.end),
+        match last.statement.kind {
+            StatementKind::Denied(denial) if at < denial.end => Some(denial.end),
             _ => None,
         }
     }
@@ -391,7 +391,7 @@ impl PairFollow {
             statement: Statement {
                 scope: tollgate_shared::wire::statement::Scope::Pair(self.domain.clone()),
                 place: Default::default(),
-                says: Says::Open,
+                kind: StatementKind::Lifted,
             },
             since: now,
             appended: Timestamp::ZERO,

@@ -7,7 +7,7 @@ use super::view::ConstraintView;
 use tollgate_engine::rules::tiers::Phase;
 use tollgate_limits::RateClass;
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::statement::{Denial, Says, Statement};
+use tollgate_shared::wire::statement::{Denial, Statement, StatementKind};
 
 /// One entry of the pair.
 #[derive(Clone, Debug)]
@@ -119,8 +119,8 @@ pub fn key(statement: &Statement) -> (u64, u32) {
 
 /// The denial that a statement announces, if it is one.
 pub fn denial_of(statement: &Statement) -> Option<Denial> {
-    match statement.says {
-        Says::Denied(denial) => Some(denial),
-        Says::Open => None,
+    match statement.kind {
+        StatementKind::Denied(denial) => Some(denial),
+        StatementKind::Lifted => None,
     }
 }

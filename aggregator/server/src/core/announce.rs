@@ -49,7 +49,7 @@ pub struct Point {
     /// The publisher.
     pub instance: u128,
     /// How far the ready partitions had been ruled.
-    pub evidence: Vec<Watermark>,
+    pub watermarks: Vec<Watermark>,
     /// The last sequence of the control topic.
     pub control_sequence: u64,
     /// The last sequence of the topic of each resource that was asked for, in that order.
@@ -216,12 +216,12 @@ impl Announcer {
         while rest.peek().is_some() {
             let stated = rest.by_ref().take(STATEMENTS_MAX).collect();
             // Watermarks come with the last frame: until then, statements below them are outstanding.
-            let evidence = if rest.peek().is_none() && !more {
+            let watermarks = if rest.peek().is_none() && !more {
                 watermarks(ready)
             } else {
                 Vec::new()
             };
-            self.publish(Some(resource), clock, evidence, stated, effects);
+            self.publish(Some(resource), clock, watermarks, stated, effects);
         }
     }
 
@@ -238,11 +238,11 @@ impl Announcer {
         self.publish(None, clock, watermarks(ready), Vec::new(), effects);
         let resources: Vec<Arc<str>> = self.live.resources().cloned().collect();
         for resource in resources {
-            let evidence = match self.rest.contains_key(&resource) {
+            let watermarks = match self.rest.contains_key(&resource) {
                 true => Vec::new(),
                 false => watermarks(ready),
             };
-            self.publish(Some(&resource), clock, evidence, Vec::new(), effects);
+            self.publish(Some(&resource), clock, watermarks, Vec::new(), effects);
         }
     }
 
@@ -250,7 +250,7 @@ impl Announcer {
         &mut self,
         resource: Option<&str>,
         clock: Span,
-        evidence: Vec<Watermark>,
+        watermarks: Vec<Watermark>,
         stated: Vec<StatementNotice>,
         effects: &mut Vec<Effect>,
     ) {
@@ -272,8 +272,8 @@ impl Announcer {
             sequence: *sequence,
             sent: clock,
             resource: resource.unwrap_or_default().into(),
-            evidence,
-            told: stated,
+            watermarks,
+            statements: stated,
         };
         frame.encode(&mut self.writer);
         self.frames += 1;
@@ -288,7 +288,7 @@ impl Announcer {
         let last = |resource: &str| self.sequences.get(resource).copied().unwrap_or(0);
         Point {
             instance: self.instance,
-            evidence: watermarks(ready),
+            watermarks: watermarks(ready),
             control_sequence: self.control_sequence,
             sequences: resources.iter().map(|one| last(one)).collect(),
         }
@@ -375,12 +375,12 @@ fn notice_of(
 #[cfg(test)]
 mod tests {
     use tollgate_shared::log_position::{LogId, LogPosition};
-    use tollgate_shared::wire::statement::{Cause, Denial, Says};
+    use tollgate_shared::wire::statement::{Cause, Denial, StatementKind};
 
     use super::super::ready::Ready;
     use super::*;
 
-    fn statement(offset: u64, says: Says) -> Statement {
+    fn statement(offset: u64, kind: StatementKind) -> Statement {
         Statement {
             scope: Scope::Pair("acme".into()),
             place: LogPosition {
@@ -388,12 +388,12 @@ mod tests {
                 offset,
                 entry: 0,
             },
-            says,
+            kind,
         }
     }
 
-    fn denied(until_us: u64) -> Says {
-        Says::Denied(Denial {
+    fn denied(until_us: u64) -> StatementKind {
+        StatementKind::Denied(Denial {
             end: Timestamp::from_micros(until_us),
             cause: Cause::Tier(1),
             version: 1,
@@ -410,18 +410,18 @@ mod tests {
             random: 1,
         };
         let log_now = Timestamp::from_micros(100);
-        let evidence = Watermark {
+        let watermark = Watermark {
             partition: 0,
             log,
             ruled: 9,
             appended: log_now,
             current: true,
         };
-        BTreeMap::from([(0, Ready { evidence, log_now })])
+        BTreeMap::from([(0, Ready { watermark, log_now })])
     }
 
     /// What is published for statements ruled in these turns, at log time 100 µs; and what is in force then.
-    fn told_of(turns: &[Vec<&Statement>]) -> (Vec<StatementNotice>, Vec<StatementNotice>) {
+    fn stated_in(turns: &[Vec<&Statement>]) -> (Vec<StatementNotice>, Vec<StatementNotice>) {
         let ready = ready();
         let mut announcer = Announcer::new(1, TOPIC_KEY_UNPROTECTED);
         let mut effects = Vec::new();
@@ -435,14 +435,14 @@ mod tests {
             Effect::Publish { frame, .. } => Frame::decode(frame).expect("a frame"),
             other => panic!("{other:?}"),
         });
-        let stated = frames.flat_map(|frame| frame.told).collect();
+        let stated = frames.flat_map(|frame| frame.statements).collect();
         (stated, announcer.slice("r", None, 9, &ready).0)
     }
 
     #[test]
     fn ended_denials_are_announced_only_to_correct_earlier_ones() {
         let long = statement(1, denied(160));
-        let lift = statement(2, Says::Open);
+        let lift = statement(2, StatementKind::Lifted);
         let over = statement(3, denied(60));
         let with = |remaining, statement: &Statement| StatementNotice {
             partition: 0,
@@ -450,15 +450,15 @@ mod tests {
             statement: statement.clone(),
         };
         // An agent that received the long denial learns of the lift from the statement after it in the same turn.
-        let (stated, in_force) = told_of(&[vec![&long], vec![&lift, &over]]);
+        let (stated, in_force) = stated_in(&[vec![&long], vec![&lift, &over]]);
         assert_eq!(stated, [with(60, &long), with(0, &over)]);
         assert_eq!(in_force, []);
-        let (stated, _) = told_of(&[vec![&long], vec![&over]]);
+        let (stated, _) = stated_in(&[vec![&long], vec![&over]]);
         assert_eq!(stated, [with(60, &long), with(0, &over)]);
         // No agent received what was in force before.
-        assert_eq!(told_of(&[vec![&over]]), (Vec::new(), Vec::new()));
-        assert_eq!(told_of(&[vec![&lift, &over]]), (Vec::new(), Vec::new()));
-        let (stated, in_force) = told_of(&[vec![&long]]);
+        assert_eq!(stated_in(&[vec![&over]]), (Vec::new(), Vec::new()));
+        assert_eq!(stated_in(&[vec![&lift, &over]]), (Vec::new(), Vec::new()));
+        let (stated, in_force) = stated_in(&[vec![&long]]);
         assert_eq!(
             (stated, in_force),
             (vec![with(60, &long)], vec![with(60, &long)])

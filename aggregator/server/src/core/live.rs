@@ -12,7 +12,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::statement::{Says, Scope, Statement};
+use tollgate_shared::wire::statement::{Scope, Statement, StatementKind};
 
 /// Where a statement belongs: the partition that ruled it, and its scope in the resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,9 +39,9 @@ pub struct Live {
 
 /// When a statement ends by itself; `None` for a lift, after which nothing is in force.
 pub fn end_of(statement: &Statement) -> Option<Timestamp> {
-    match statement.says {
-        Says::Denied(denial) => Some(denial.end),
-        Says::Open => None,
+    match statement.kind {
+        StatementKind::Denied(denial) => Some(denial.end),
+        StatementKind::Lifted => None,
     }
 }
 
@@ -221,7 +221,7 @@ mod tests {
                 offset,
                 entry: 0,
             },
-            says: Says::Denied(Denial {
+            kind: StatementKind::Denied(Denial {
                 end: Timestamp::from_micros(end),
                 cause: Cause::Tier(1),
                 version: 1,
@@ -234,7 +234,7 @@ mod tests {
 
     fn open(domain: &str, offset: u64) -> Statement {
         Statement {
-            says: Says::Open,
+            kind: StatementKind::Lifted,
             ..denied(domain, offset, 0)
         }
     }

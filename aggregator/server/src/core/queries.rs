@@ -10,7 +10,7 @@ use tollgate_api::state::{DigestView, DigestsView, Readiness};
 use tollgate_engine::copies::Copies;
 use tollgate_shared::names::{EVERYBODY, partition_of_pair, partition_of_resource};
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::statement::{Denial, Says, Scope, Statement};
+use tollgate_shared::wire::statement::{Denial, Scope, Statement, StatementKind};
 
 use super::amendments::Proposals;
 use super::assignment::Membership;
@@ -244,8 +244,8 @@ impl Views<'_> {
             .chain(all.into_iter().flatten())
             .filter_map(move |(at, statement)| {
                 let log_now = ready.get(&at.partition)?.log_now;
-                match &statement.says {
-                    Says::Denied(denial) if log_now < denial.end => Some(FoundDenial {
+                match &statement.kind {
+                    StatementKind::Denied(denial) if log_now < denial.end => Some(FoundDenial {
                         at,
                         statement,
                         denial,

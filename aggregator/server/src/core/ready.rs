@@ -11,7 +11,7 @@ use super::partition::Partition;
 #[derive(Clone, Copy, Debug)]
 pub struct Ready {
     /// How far it has been ruled.
-    pub evidence: Watermark,
+    pub watermark: Watermark,
     /// The log's time now.
     pub log_now: Timestamp,
 }
@@ -27,5 +27,5 @@ pub(super) fn ready_at(partitions: &[Partition], clock: Span) -> ReadyPartitions
 
 /// Their watermarks.
 pub(super) fn watermarks(ready: &ReadyPartitions) -> Vec<Watermark> {
-    ready.values().map(|ready| ready.evidence).collect()
+    ready.values().map(|ready| ready.watermark).collect()
 }

@@ -129,7 +129,7 @@ pub struct Waiting {
     /// Its totals: with [`Settings::waiting_max`](super::Settings::waiting_max) of them, no delivery to it is ruled.
     pub totals: usize,
     /// Its decision records: with as many of them, none of its records is ruled.
-    pub evidence: usize,
+    pub decision_records: usize,
 }
 
 impl Partition {
@@ -138,7 +138,7 @@ impl Partition {
         Waiting {
             partition: self.index,
             totals: self.totals.len(),
-            evidence: self.recordings.len(),
+            decision_records: self.recordings.len(),
         }
     }
 

@@ -18,7 +18,7 @@ use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::hits::HitBatch;
 use tollgate_shared::wire::record::{Record, RecordPen, Totals, authentic, needs_tag};
-use tollgate_shared::wire::statement::{Says, Statement};
+use tollgate_shared::wire::statement::{Statement, StatementKind};
 
 use tollgate_engine::engine::{AgentChange, AgentNews};
 
@@ -189,9 +189,9 @@ impl Partition {
                 .note(self.ruler.limits(), counts, calls);
         }
         for (resource, statement) in ruled.statements {
-            match statement.says {
-                Says::Denied(_) => step.counters().denials += 1,
-                Says::Open => step.counters().lifts += 1,
+            match statement.kind {
+                StatementKind::Denied(_) => step.counters().denials += 1,
+                StatementKind::Lifted => step.counters().lifts += 1,
             }
             self.record_statement(offset, &resource, &statement, step);
             if self.announcing {

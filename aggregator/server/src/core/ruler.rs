@@ -18,7 +18,7 @@ use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::record::{Record, Totals};
-use tollgate_shared::wire::statement::{Denial, Says, Scope, Statement};
+use tollgate_shared::wire::statement::{Denial, Scope, Statement, StatementKind};
 
 use super::candidates::RuledBeside;
 use super::counters::Counters;
@@ -359,7 +359,7 @@ fn statement(live: &LiveDenial) -> (Arc<str>, Statement) {
             None => Scope::Resource,
         },
         place: live.place,
-        says: Says::Denied(live.denial),
+        kind: StatementKind::Denied(live.denial),
     };
     (Arc::clone(&live.resource), statement)
 }

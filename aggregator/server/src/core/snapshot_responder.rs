@@ -53,7 +53,7 @@ impl SnapshotAnswer {
     /// The memory that it takes, approximately.
     fn bytes(&self) -> usize {
         let names = self.resources.iter().map(|name| name.len() + 64);
-        names.sum::<usize>() + self.point.evidence.len() * 64
+        names.sum::<usize>() + self.point.watermarks.len() * 64
     }
 }
 
@@ -184,8 +184,8 @@ fn next_part(
     limits: &LimitsState,
 ) -> Snapshot {
     // Otherwise an agent would take everything that it knows of such a partition for open.
-    giving.point.evidence.retain(|then| {
-        let now = ready.get(&then.partition).map(|ready| ready.evidence);
+    giving.point.watermarks.retain(|then| {
+        let now = ready.get(&then.partition).map(|ready| ready.watermark);
         now.is_some_and(|now| now.log == then.log && then.ruled <= now.ruled)
     });
     let latest = limits.book.latest();
@@ -221,7 +221,7 @@ fn next_part(
                 .copied()
                 .unwrap_or(0),
             public,
-            told: notices,
+            statements: notices,
         });
         match more {
             Some(last) => {
@@ -239,7 +239,7 @@ fn next_part(
         more: giving.next < giving.resources.len(),
         instance: giving.point.instance,
         clock: now.clock,
-        evidence: giving.point.evidence.clone(),
+        watermarks: giving.point.watermarks.clone(),
         control_sequence: giving.point.control_sequence,
         topics,
     }

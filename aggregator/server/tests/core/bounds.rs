@@ -67,9 +67,9 @@ fn recovery_writes_all_decision_records_and_snapshots() {
         .iter()
         .filter(|frame| &*frame.resource == "once")
     {
-        told += frame.told.len();
+        told += frame.statements.len();
         // A watermark must not run ahead of statements that were not published yet.
-        let of_all = frame.evidence.iter().any(|one| one.partition == 1);
+        let of_all = frame.watermarks.iter().any(|one| one.partition == 1);
         assert!(told == SAID || !of_all, "after {told}");
     }
     assert_eq!(again.why_not_ready(), Vec::<String>::new());

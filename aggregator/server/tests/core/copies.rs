@@ -10,7 +10,7 @@ use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 use tollgate_shared::wire::link::FromAggregator;
 use tollgate_shared::wire::public::Kind;
-use tollgate_shared::wire::statement::{Cause, Says, Scope};
+use tollgate_shared::wire::statement::{Cause, Scope, StatementKind};
 use tollgate_shared::wire::verdict::VerdictSays;
 
 use super::world::{PARTITIONS, World};
@@ -61,9 +61,9 @@ fn all() -> HoldFilter {
 fn announced(world: &World) -> Vec<(String, String, bool)> {
     let told = world.frames.iter().flat_map(|frame| {
         let resource = frame.resource.to_string();
-        frame.told.iter().map(move |told| {
-            let denied = match told.statement.says {
-                Says::Denied(denial) => {
+        frame.statements.iter().map(move |told| {
+            let denied = match told.statement.kind {
+                StatementKind::Denied(denial) => {
                     assert_eq!((denial.cause, told.remaining), (Cause::Full, Span::MAX));
                     true
                 }
@@ -181,7 +181,7 @@ fn a_full_scope_is_in_heartbeats_views_and_snapshots() {
     let [sandbox, gpu] = &snapshot.topics[..] else {
         panic!("{snapshot:?}")
     };
-    assert_eq!((sandbox.told.len(), gpu.told.len()), (1, 1));
+    assert_eq!((sandbox.statements.len(), gpu.statements.len()), (1, 1));
     assert_eq!(sandbox.public.kind, Kind::Copies);
     let copies = sandbox.public.copies.as_ref().expect("copies");
     assert_eq!((copies.limit, copies.groups.len()), (2, 1));

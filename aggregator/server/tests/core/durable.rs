@@ -11,7 +11,7 @@ use tollgate_shared::log_position::LogId;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::{RecordPen, kind};
-use tollgate_shared::wire::statement::Says;
+use tollgate_shared::wire::statement::StatementKind;
 
 use crate::world::{Fate, MemoryLog, PARTITIONS, Random, World};
 use crate::{LIMITS, WIDE};
@@ -152,7 +152,7 @@ fn every_statement_gets_its_decision_record_in_the_end() {
             let announced =
                 tollgate_shared::wire::denial::Announced::decode(&record.bytes).unwrap();
             assert_eq!(announced.partition, partition);
-            assert!(matches!(announced.statement.says, Says::Denied(_)));
+            assert!(matches!(announced.statement.kind, StatementKind::Denied(_)));
             found.insert(announced.statement.scope);
         }
     }

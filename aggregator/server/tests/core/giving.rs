@@ -36,12 +36,12 @@ fn parts(world: &World, nonce: u64) -> Vec<&Snapshot> {
 
 /// The partitions for which a part states a watermark.
 fn partitions(part: &Snapshot) -> impl Iterator<Item = u32> {
-    part.evidence.iter().map(|one| one.partition)
+    part.watermarks.iter().map(|one| one.partition)
 }
 
 fn listed(parts: &[&Snapshot]) -> Vec<String> {
     let topics = parts.iter().flat_map(|part| &part.topics);
-    let told = topics.flat_map(|topic| &topic.told);
+    let told = topics.flat_map(|topic| &topic.statements);
     told.map(|told| match &told.statement.scope {
         Scope::Pair(domain) => domain.to_string(),
         other => panic!("{other:?}"),
@@ -71,9 +71,9 @@ fn a_snapshot_is_sent_in_parts_one_each_turn() {
     let numbers: Vec<_> = parts.iter().map(|part| (part.part, part.more)).collect();
     assert_eq!(numbers, [(0, true), (1, true), (2, false)]);
     for part in &parts {
-        let told: usize = part.topics.iter().map(|topic| topic.told.len()).sum();
+        let told: usize = part.topics.iter().map(|topic| topic.statements.len()).sum();
         assert!(told <= 2_000);
-        assert_eq!(part.evidence, parts[0].evidence);
+        assert_eq!(part.watermarks, parts[0].watermarks);
         assert_eq!(part.topics[0].sequence, parts[0].topics[0].sequence);
     }
     let listed = listed(&parts);
@@ -82,15 +82,15 @@ fn a_snapshot_is_sent_in_parts_one_each_turn() {
     assert!((0..4_500).all(|number| once.contains(&format!("d{number}"))));
     // Pairs that were denied meanwhile may be listed; their statements are then beyond the watermark.
     let later = parts[1..].iter().flat_map(|part| &part.topics);
-    for told in later.flat_map(|topic| &topic.told) {
-        let evidence = &parts[0].evidence[told.partition as usize];
+    for told in later.flat_map(|topic| &topic.statements) {
+        let watermark = &parts[0].watermarks[told.partition as usize];
         let number = match &told.statement.scope {
             Scope::Pair(domain) => domain[1..].parse::<u32>().unwrap(),
             other => panic!("{other:?}"),
         };
         assert_eq!(
             4_500 <= number,
-            evidence.ruled <= told.statement.place.offset
+            watermark.ruled <= told.statement.place.offset
         );
     }
 }
@@ -113,7 +113,7 @@ fn an_answer_leaves_out_partitions_revoked_meanwhile() {
     let later = parts[1..].iter().flat_map(|part| &part.topics);
     assert!(
         later
-            .flat_map(|topic| &topic.told)
+            .flat_map(|topic| &topic.statements)
             .all(|told| told.partition != gone)
     );
 }

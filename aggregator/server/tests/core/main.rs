@@ -133,7 +133,11 @@ fn a_denial_is_announced_with_its_remaining_log_time() {
     let mut world = World::new(LIMITS);
     world.hit("search", "acme", 5);
     world.run_for(Span::from_millis(400));
-    let told: Vec<_> = world.frames.iter().flat_map(|frame| &frame.told).collect();
+    let told: Vec<_> = world
+        .frames
+        .iter()
+        .flat_map(|frame| &frame.statements)
+        .collect();
     assert_eq!(told.len(), 1);
     let remaining = told[0].remaining;
     // A minute from the hit on; the log's time lags by at most a tick and a turn.
@@ -145,14 +149,14 @@ fn a_denial_is_announced_with_its_remaining_log_time() {
     let frame = world
         .frames
         .iter()
-        .find(|frame| !frame.told.is_empty())
+        .find(|frame| !frame.statements.is_empty())
         .unwrap();
-    let evidence = frame
-        .evidence
+    let watermark = frame
+        .watermarks
         .iter()
         .find(|e| e.partition == told[0].partition)
         .unwrap();
-    assert!(told[0].statement.place.offset < evidence.ruled);
+    assert!(told[0].statement.place.offset < watermark.ruled);
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn a_rotation_in_one_step_loses_totals_and_no_hits() {
     traffic(&mut world, 4);
     assert!(world.why_not_ready().is_empty());
     // Five copies of each domain of `search` have room, and `wide` is far from its limit.
-    let told = world.frames.iter().flat_map(|frame| &frame.told);
+    let told = world.frames.iter().flat_map(|frame| &frame.statements);
     let mut scopes = told.map(|told| &told.statement.scope);
     assert!(scopes.all(|scope| *scope != Scope::Resource));
 }

@@ -345,8 +345,8 @@ fn an_old_answer_does_not_restore_a_revoked_partition() {
     assert!(!world.frames.is_empty());
     for frame in &world.frames {
         let of_it = |e: &tollgate_shared::wire::frame::Watermark| e.partition == denied.partition;
-        assert!(!frame.evidence.iter().any(of_it), "{frame:?}");
-        assert!(frame.told.is_empty(), "{frame:?}");
+        assert!(!frame.watermarks.iter().any(of_it), "{frame:?}");
+        assert!(frame.statements.is_empty(), "{frame:?}");
     }
 }
 

@@ -44,7 +44,7 @@ fn new_limits_lift_denials_in_steps_between_other_work() {
     assert_eq!(world.why_not_ready(), Vec::<String>::new());
     let told = |world: &World, domain: &str| {
         let scope = Scope::Pair(domain.into());
-        let told = world.frames.iter().flat_map(|frame| &frame.told);
+        let told = world.frames.iter().flat_map(|frame| &frame.statements);
         told.filter(|told| told.statement.scope == scope).count()
     };
 
@@ -82,12 +82,12 @@ fn new_limits_lift_denials_in_steps_between_other_work() {
 fn no_evidence_runs_ahead_of_what_is_told(frames: &[Frame]) {
     let mut heard: BTreeMap<u32, u64> = BTreeMap::new();
     for frame in frames.iter().filter(|frame| &*frame.resource == "once") {
-        for told in &frame.told {
+        for told in &frame.statements {
             let heard = heard.get(&told.partition).copied().unwrap_or(0);
             let place = told.statement.place;
             assert!(heard <= place.offset, "{place}, ruled up to {heard}");
         }
-        for one in &frame.evidence {
+        for one in &frame.watermarks {
             heard.insert(one.partition, one.ruled);
         }
     }

@@ -592,7 +592,7 @@ impl World {
 
     /// The number of statements published on the feed.
     pub fn announced(&self) -> usize {
-        self.frames.iter().map(|frame| frame.told.len()).sum()
+        self.frames.iter().map(|frame| frame.statements.len()).sum()
     }
 
     /// Totals in the log, as their targets see them: resource, source, source offset.

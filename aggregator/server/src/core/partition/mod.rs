@@ -229,7 +229,7 @@ impl Partition {
     pub fn ready(&self, clock: Span) -> Option<Ready> {
         let (log, log_now) = (self.log()?, self.log_now(clock)?);
         self.announcing.then_some(Ready {
-            evidence: Watermark {
+            watermark: Watermark {
                 partition: self.index,
                 log,
                 ruled: self.ruled(),
