@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::agent::Agent;
 use crate::error::BuildError;
-use crate::heard::{Heard, Near, OnHeard, OnNear};
+use crate::events::{Near, OnNear, OnStatement, StatementEvent};
 use crate::holds::news::HoldNews;
 use crate::holds::{HOLDS_MAX, OnHold};
 #[cfg(feature = "simulation")]
@@ -38,7 +38,7 @@ pub struct AgentBuilder {
     security: Security,
     kill_switch: bool,
     bounds: AgentBounds,
-    on_heard: Option<OnHeard>,
+    on_statement: Option<OnStatement>,
     on_near: Option<OnNear>,
     on_hold: Option<OnHold>,
     epoch_file: Option<PathBuf>,
@@ -82,7 +82,7 @@ impl Default for AgentBuilder {
                 queue_bytes: 16 << 20,
                 holds: HOLDS_MAX,
             },
-            on_heard: None,
+            on_statement: None,
             on_near: None,
             on_hold: None,
             epoch_file: None,
@@ -356,17 +356,20 @@ impl AgentBuilder {
         self
     }
 
-    /// Calls `on_heard` whenever the deny list has changed. The callback runs on the network thread and must not
+    /// Calls `on_statement` whenever the deny list has changed. The callback runs on the network thread and must not
     /// block. Panics are handled as with [`Self::on_hold`].
     ///
     /// ```
     /// # use tollgate_agent::Agent;
-    /// let builder = Agent::builder().on_heard(|heard| {
-    ///     println!("{} of {}: {:?}", heard.domain().unwrap_or("everybody"), heard.resource(), heard.change());
+    /// let builder = Agent::builder().on_statement(|event| {
+    ///     println!("{} of {}: {:?}", event.domain().unwrap_or("everybody"), event.resource(), event.change());
     /// });
     /// ```
-    pub fn on_heard(mut self, on_heard: impl Fn(&Heard<'_>) + Send + Sync + 'static) -> Self {
-        self.on_heard = Some(OnHeard(Arc::new(on_heard)));
+    pub fn on_statement(
+        mut self,
+        on_statement: impl Fn(&StatementEvent<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_statement = Some(OnStatement(Arc::new(on_statement)));
         self
     }
 

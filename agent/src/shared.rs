@@ -9,11 +9,11 @@ use tollgate_shared::holdings::TransferId;
 
 use crate::clock::Clock;
 use crate::deny::DenyView;
+use crate::feed_liveness::Liveness;
 use crate::holds::{HoldTable, RevokedHolds};
 use crate::most::Mosts;
 use crate::recorder::Recorder;
 use crate::resource::Resources;
-use crate::sight::Liveness;
 use crate::stats::{Counters, Stats};
 use crate::timer::Timer;
 
@@ -22,7 +22,7 @@ use crate::timer::Timer;
 pub(crate) struct Shared {
     pub(crate) clock: Arc<Clock>,
     pub(crate) view: Arc<DenyView>,
-    pub(crate) sight: Arc<Liveness>,
+    pub(crate) liveness: Arc<Liveness>,
     pub(crate) resources: Arc<Resources>,
     /// The most copies that pairs can be granted at once, as denials state it.
     pub(crate) mosts: Arc<Mosts>,
@@ -72,7 +72,7 @@ impl TransferIds {
 impl Shared {
     /// Whether the agent has a watermark of every partition, and the limits of every resource.
     pub(crate) fn is_ready(&self) -> bool {
-        self.sight.state() == crate::sight::ALL
+        self.liveness.state() == crate::feed_liveness::ALL
             && self.resources.all().iter().all(|one| one.joined())
     }
 
@@ -88,7 +88,7 @@ impl Shared {
         stats.holds_unrecorded = self.hold_table.unrecorded();
         stats.filter_stuck = self.view.stuck();
         stats.blind_for = self
-            .sight
+            .liveness
             .blind_since()
             .map(|since| self.clock.read().since(since).to_std());
         stats

@@ -30,14 +30,14 @@ const BATCHES_MAX: usize = 1_024;
 
 /// Events of sockets. Aggregators and resources are numbered.
 #[derive(Clone, Debug)]
-pub enum Happening {
+pub enum SocketEvent {
     /// A link is connected.
     LinkUp {
         /// The aggregator's number.
         peer: usize,
     },
     /// A message arrived over a link.
-    LinkSaid {
+    LinkMessage {
         /// The aggregator's number.
         peer: usize,
         /// The message.
@@ -63,7 +63,7 @@ pub enum Happening {
         resource: u32,
     },
     /// A frame arrived over a feed.
-    FeedSaid {
+    FeedFrame {
         /// The aggregator's number.
         peer: usize,
         /// The frame's topic.
@@ -80,7 +80,7 @@ pub enum Happening {
 
 /// What the agent wants of its sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum SocketRequest {
     /// Reopen a link.
     ReopenLink {
         /// The aggregator's number.
@@ -110,7 +110,7 @@ pub enum Wish {
 #[derive(Debug)]
 struct Queues {
     messages: Vec<VecDeque<Bytes>>,
-    wishes: Vec<Wish>,
+    requests: Vec<SocketRequest>,
 }
 
 impl Transport for Queues {
@@ -127,7 +127,7 @@ impl Transport for Queues {
     }
 
     fn reopen_link(&mut self, peer: usize) {
-        self.wishes.push(Wish::ReopenLink { peer });
+        self.requests.push(SocketRequest::ReopenLink { peer });
     }
 
     fn open_feed(
@@ -136,7 +136,7 @@ impl Transport for Queues {
         addresses: Vec<Box<str>>,
         topics: Vec<(ResourceId, Topic)>,
     ) -> bool {
-        self.wishes.push(Wish::OpenFeed {
+        self.requests.push(SocketRequest::OpenFeed {
             peer,
             addresses,
             topics: topics
@@ -153,7 +153,7 @@ impl Transport for Queues {
     }
 
     fn subscribe(&mut self, peer: usize, resource: ResourceId, topic: Topic) -> bool {
-        self.wishes.push(Wish::Subscribe {
+        self.requests.push(SocketRequest::Subscribe {
             peer,
             resource: resource.0,
             topic,
@@ -200,7 +200,7 @@ impl SimulatedAgent {
     ) -> Self {
         let queues = Queues {
             messages: vec![VecDeque::new(); aggregators],
-            wishes: Vec::new(),
+            requests: Vec::new(),
         };
         let (agent, driver, flusher) = builder.simulated(identity, aggregators, wall, queues);
         Self {
@@ -255,14 +255,14 @@ impl SimulatedAgent {
     }
 
     /// A socket reported an event.
-    pub fn hear(&mut self, happening: Happening) {
-        if let Happening::LinkUp { peer } = happening
+    pub fn handle(&mut self, event: SocketEvent) {
+        if let SocketEvent::LinkUp { peer } = event
             && let Some(messages) = self.driver.transport().messages.get_mut(peer)
         {
             // Waiting messages were meant for the previous connection.
             messages.clear();
         }
-        self.driver.take(event_of(happening));
+        self.driver.take(event_of(event));
         self.driver.turn();
     }
 
@@ -304,8 +304,8 @@ impl SimulatedAgent {
     }
 
     /// What the agent wants of its sockets.
-    pub fn take_wishes(&mut self) -> Vec<Wish> {
-        std::mem::take(&mut self.driver.transport().wishes)
+    pub fn take_requests(&mut self) -> Vec<SocketRequest> {
+        std::mem::take(&mut self.driver.transport().requests)
     }
 
     /// Whether nothing waits for the log any more.
@@ -315,9 +315,9 @@ impl SimulatedAgent {
 
     /// Up to which log position the agent has received a resource's statements about a partition without a gap: it
     /// knows everything below.
-    pub fn heard_upto(&self, resource: &str, partition: u32) -> Option<LogPosition> {
+    pub fn received_upto(&self, resource: &str, partition: u32) -> Option<LogPosition> {
         let resource = self.driver.shared().resources.find(resource)?;
-        self.driver.listener().heard_upto(resource.id, partition)
+        self.driver.listener().received_upto(resource.id, partition)
     }
 
     /// The log of a partition, as far as the agent knows.
@@ -326,20 +326,22 @@ impl SimulatedAgent {
     }
 }
 
-fn event_of(happening: Happening) -> DriverEvent {
-    match happening {
-        Happening::LinkUp { peer } => DriverEvent::LinkUp { peer },
-        Happening::LinkSaid { peer, message } => DriverEvent::LinkSaid { peer, message },
-        Happening::LinkDown { peer } => DriverEvent::LinkDown { peer },
-        Happening::FeedUp { peer, subscribed } => DriverEvent::FeedUp {
+fn event_of(event: SocketEvent) -> DriverEvent {
+    match event {
+        SocketEvent::LinkUp { peer } => DriverEvent::LinkUp { peer },
+        SocketEvent::LinkMessage { peer, message } => DriverEvent::LinkMessage { peer, message },
+        SocketEvent::LinkDown { peer } => DriverEvent::LinkDown { peer },
+        SocketEvent::FeedUp { peer, subscribed } => DriverEvent::FeedUp {
             peer,
             subscribed: subscribed.into_iter().map(ResourceId).collect(),
         },
-        Happening::Subscribed { peer, resource } => DriverEvent::Subscribed {
+        SocketEvent::Subscribed { peer, resource } => DriverEvent::Subscribed {
             peer,
             resource: ResourceId(resource),
         },
-        Happening::FeedSaid { peer, topic, frame } => DriverEvent::FeedSaid { peer, topic, frame },
-        Happening::FeedDown { peer } => DriverEvent::FeedDown { peer },
+        SocketEvent::FeedFrame { peer, topic, frame } => {
+            DriverEvent::FeedFrame { peer, topic, frame }
+        }
+        SocketEvent::FeedDown { peer } => DriverEvent::FeedDown { peer },
     }
 }

@@ -189,7 +189,7 @@ pub struct Stats {
     pub verdicts: u64,
     /// Verdicts on holds that changed nothing, or were for another epoch.
     pub verdicts_ignored: u64,
-    /// Panics of `on_hold`, `on_heard`, `on_near`, and the process's metrics recorder; the agent went on.
+    /// Panics of `on_hold`, `on_statement`, `on_near`, and the process's metrics recorder; the agent went on.
     pub callbacks_panicked: u64,
     /// Holds that were let through without being recorded: at the bound on holds, or after the agent's end.
     pub holds_unrecorded: u64,

@@ -58,7 +58,7 @@ const BEGINNING: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 pub struct TestAgent {
     agent: Agent,
     moved: Arc<Notify>,
-    said: Mutex<TestState>,
+    state: Mutex<TestState>,
 }
 
 #[derive(Debug)]
@@ -66,7 +66,7 @@ struct TestState {
     deny: DenyList,
     near: NearList,
     lease: Lease,
-    sighted: Vec<Lease>,
+    leases: Vec<Lease>,
     next_offset: u64,
     drain: Drain,
     recorded: Vec<Recorded>,
@@ -140,17 +140,17 @@ impl TestAgent {
         let builder = builder.denials_max(denials_max).recorder_bytes(1 << 20);
         let shared =
             Arc::new(builder.shared(clock, rand::random(), Timer::Hand(Arc::clone(&moved))));
-        shared.resources.are_heard();
+        shared.resources.assume_limits_known();
         let deny = DenyList::new(Arc::clone(&shared.view), denials_max);
         let near = NearList::new(Arc::clone(&shared.view), NEAR_MAX);
         let lease = Lease::default();
         lease.renew(Mono::MAX);
-        let sighted = (0..PARTITIONS)
+        let leases = (0..PARTITIONS)
             .map(|_| Lease::default())
             .collect::<Vec<_>>();
         shared
-            .sight
-            .set_partitions(PARTITIONS, sighted.clone(), sighted.clone());
+            .liveness
+            .set_partitions(PARTITIONS, leases.clone(), leases.clone());
         let origin = Origin {
             epoch: copies::EPOCH,
             replaces: None,
@@ -163,11 +163,11 @@ impl TestAgent {
             Arc::new(Ending::default()),
             None,
         ));
-        let said = TestState {
+        let state = TestState {
             deny,
             near,
             lease,
-            sighted,
+            leases,
             next_offset: 1,
             drain: Drain::default(),
             recorded: Vec::new(),
@@ -176,7 +176,7 @@ impl TestAgent {
         let kit = Self {
             agent,
             moved,
-            said: Mutex::new(said),
+            state: Mutex::new(state),
         };
         kit.see_again();
         kit
@@ -208,7 +208,7 @@ impl TestAgent {
     pub fn advance(&self, by: Duration) {
         let clock = &self.agent.shared().clock;
         clock.advance(Span::from_std(by));
-        self.said().deny.expire(clock.read());
+        self.state().deny.expire(clock.read());
         self.moved.notify_waiters();
     }
 
@@ -300,14 +300,15 @@ impl TestAgent {
     /// assert!(kit.agent().rate("api.search").hit("acme").is_ok_and(|allowed| allowed.blind()));
     /// ```
     pub fn go_blind(&self) {
-        let said = self.said();
-        said.lease.renew(Mono::ZERO);
-        said.sighted
+        let state = self.state();
+        state.lease.renew(Mono::ZERO);
+        state
+            .leases
             .iter()
             .for_each(|lease| lease.renew(Mono::ZERO));
-        let sight = &self.agent.shared().sight;
-        sight.guard.set_partitions(PARTITIONS);
-        sight.update(self.agent.shared().clock.read());
+        let liveness = &self.agent.shared().liveness;
+        liveness.guard.set_partitions(PARTITIONS);
+        liveness.update(self.agent.shared().clock.read());
     }
 
     /// Ends blindness: from now on every partition has a current watermark again.
@@ -321,12 +322,12 @@ impl TestAgent {
     /// assert!(kit.agent().rate("api.search").hit("acme").is_ok_and(|allowed| !allowed.blind()));
     /// ```
     pub fn see_again(&self) {
-        let said = self.said();
-        said.lease.renew(Mono::MAX);
-        said.sighted.iter().for_each(|lease| lease.renew(Mono::MAX));
-        let sight = &self.agent.shared().sight;
-        sight.guard.keep();
-        sight.update(self.agent.shared().clock.read());
+        let state = self.state();
+        state.lease.renew(Mono::MAX);
+        state.leases.iter().for_each(|lease| lease.renew(Mono::MAX));
+        let liveness = &self.agent.shared().liveness;
+        liveness.guard.keep();
+        liveness.update(self.agent.shared().clock.read());
     }
 
     /// Sets what a resource's calls get while the agent is blind. Default: open.
@@ -382,10 +383,10 @@ impl TestAgent {
     /// ```
     pub fn recorded(&self) -> Vec<Recorded> {
         let shared = self.agent.shared();
-        let mut said = self.said();
+        let mut state = self.state();
         let TestState {
             drain, recorded, ..
-        } = &mut *said;
+        } = &mut *state;
         drain.drain(&shared.recorder, |event| {
             let resource = shared.resources.by_id(event.resource);
             recorded.push(Recorded {
@@ -417,10 +418,10 @@ impl TestAgent {
     /// assert!(kit.recorded().is_empty());
     /// ```
     pub fn discard(&self) {
-        let mut said = self.said();
+        let mut state = self.state();
         let TestState {
             drain, recorded, ..
-        } = &mut *said;
+        } = &mut *state;
         drain.drain(&self.agent.shared().recorder, |_| {});
         recorded.clear();
     }
@@ -429,16 +430,16 @@ impl TestAgent {
         let Some(resource) = self.resource(resource) else {
             return;
         };
-        let mut said = self.said();
+        let mut state = self.state();
         let place = LogPosition {
             generation: 1,
-            offset: said.next_offset,
+            offset: state.next_offset,
             entry: 0,
         };
-        said.next_offset += 1;
-        let lease = said.lease.clone();
+        state.next_offset += 1;
+        let lease = state.lease.clone();
         let partition = partition_of_pair(&resource.name, domain, PARTITIONS);
-        let word = ScopeNotice {
+        let notice = ScopeNotice {
             is_group,
             resource: &resource,
             domain,
@@ -449,7 +450,7 @@ impl TestAgent {
             settled: None,
         };
         let now = self.agent.shared().clock.read();
-        said.deny.take(&word, now);
+        state.deny.take(&notice, now);
     }
 
     fn learn(&self, resource: &str, change: impl FnOnce(&mut Public)) {
@@ -468,7 +469,7 @@ impl TestAgent {
         resource
     }
 
-    fn said(&self) -> MutexGuard<'_, TestState> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, TestState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -295,7 +295,7 @@ impl DescriptorRule {
     }
 
     /// An upper bound on its bytes in a message.
-    pub fn told_bytes(&self) -> usize {
+    pub fn announced_bytes(&self) -> usize {
         let keys = self.keys.iter().map(|key| match &key.values {
             Values::Any => key.key.len(),
             Values::One(value)

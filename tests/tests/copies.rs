@@ -62,7 +62,7 @@ impl World {
         let agent = Agent::builder()
             .name(name)
             .aggregator(self.aggregator.agents.as_str())
-            .on_heard(move |heard| {
+            .on_statement(move |heard| {
                 let scope = heard.domain().or(heard.group()).unwrap_or("*").to_owned();
                 let _ = told
                     .lock()

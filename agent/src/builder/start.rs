@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::courier::Courier;
 use crate::deny::{DenyList, DenyView, NEAR_MAX, NearList};
 use crate::error::BuildError;
+use crate::feed_liveness::Liveness;
 use crate::flusher::{self, Ending, Packer, Urgency};
 use crate::holds::{HoldSession, HoldTable, Origin};
 use crate::listener::{Listener, ListenerContext};
@@ -22,7 +23,6 @@ use crate::net::{self, Carrier, Driver, Sockets};
 use crate::recorder::Recorder;
 use crate::resource::Resources;
 use crate::shared::{Shared, TransferIds};
-use crate::sight::Liveness;
 use crate::stats::Counters;
 use crate::timer::Timer;
 
@@ -182,9 +182,9 @@ impl AgentBuilder {
             clock: Arc::clone(&shared.clock),
             resources: Arc::clone(&shared.resources),
             mosts: Arc::clone(&shared.mosts),
-            sight: Arc::clone(&shared.sight),
+            liveness: Arc::clone(&shared.liveness),
             counters: Arc::clone(&shared.counters),
-            on_heard: self.on_heard.clone(),
+            on_statement: self.on_statement.clone(),
             on_near: self.on_near.clone(),
         };
         let deny = DenyList::new(Arc::clone(&shared.view), self.bounds.denials);
@@ -208,7 +208,7 @@ impl AgentBuilder {
     pub(crate) fn shared(&self, clock: Arc<Clock>, seed: u64, timer: Timer) -> Shared {
         Shared {
             view: Arc::new(DenyView::new(self.bounds.denials)),
-            sight: Arc::new(Liveness::new(clock.read())),
+            liveness: Arc::new(Liveness::new(clock.read())),
             resources: Arc::new(Resources::new(seed, self.bounds.resources)),
             mosts: Arc::default(),
             recorder: Recorder::new(self.bounds.ring_bytes, self.bounds.threads),

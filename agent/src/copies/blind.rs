@@ -2,7 +2,7 @@
 
 use super::handle::{Copies, Inner};
 use crate::answer::{Cause, Denied};
-use crate::resource::{Asking, NOT_OPEN, UNHEARD};
+use crate::resource::{Asking, LIMITS_UNKNOWN, NOT_OPEN};
 
 impl Copies {
     /// Whether copies are let through without the aggregators: the agent has received nothing about the resource's
@@ -17,7 +17,7 @@ impl Copies {
     /// assert!(reports.blind());
     /// ```
     pub fn blind(&self) -> bool {
-        self.inner.resource.flags() & UNHEARD != 0 || self.is_blind()
+        self.inner.resource.flags() & LIMITS_UNKNOWN != 0 || self.is_blind()
     }
 
     /// Whether the policy `blind` lets copies through.
@@ -40,7 +40,7 @@ impl Copies {
     pub(super) fn is_blind(&self) -> bool {
         let Inner { resource, shared } = &*self.inner;
         shared
-            .sight
+            .liveness
             .is_blind_of_copies(&resource.name, shared.clock.cached())
     }
 }

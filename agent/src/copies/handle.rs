@@ -18,12 +18,12 @@ use tollgate_shared::time::Span;
 use super::hold::Hold;
 use crate::answer::{Cause, Denied};
 use crate::deny::Refusal;
+use crate::feed_liveness;
 use crate::holds::table::{Taken, WantedCopies};
 use crate::recorder::{Happened, RecorderEvent};
 use crate::refused::{Misuse, Refused};
 use crate::resource::{Asking, GROUPS, IGNORED, OF_RATE, REFUSED, Resource, STRICT, WHOLE};
 use crate::shared::Shared;
-use crate::sight;
 use crate::stats::Counters;
 
 /// The flags that make a call look closer before it takes copies.
@@ -304,7 +304,7 @@ impl Copies {
         let fingerprint = resource.fingerprint(domain);
         if shared.view.maybe(fingerprint)
             || resource.flags() & ATTENTION != 0
-            || shared.sight.copies_state() != sight::ALL
+            || shared.liveness.copies_state() != feed_liveness::ALL
         {
             return self.take_attentively(fingerprint, domain, want);
         }

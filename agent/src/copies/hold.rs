@@ -192,7 +192,7 @@ impl Hold {
         let to = self.inner.shared.transfers.draw();
         let ttl = Span::from_std(ttl);
         self.note(copies, self.copies == 0, || {
-            NoticeKind::Seldom(Box::new(RareNotice::Transfer { copies, to, ttl }))
+            NoticeKind::Rare(Box::new(RareNotice::Transfer { copies, to, ttl }))
         });
         Ok(to)
     }
@@ -279,7 +279,7 @@ impl Hold {
             return None;
         }
         let (answer, word) = oneshot::channel();
-        self.note(0, false, || NoticeKind::Seldom(Box::new(question(answer))));
+        self.note(0, false, || NoticeKind::Rare(Box::new(question(answer))));
         word.await.ok()
     }
 

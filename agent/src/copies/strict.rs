@@ -122,14 +122,14 @@ impl Copies {
         }
         loop {
             let (answer, verdict) = oneshot::channel();
-            let seldom = RareNotice::Reserve {
+            let rare = RareNotice::Reserve {
                 domain: (*domain).into(),
                 copies,
                 min,
                 answer,
             };
             let at = shared.clock.cached_wall();
-            let Some(ticket) = shared.hold_table.begin(resource, fingerprint, at, seldom) else {
+            let Some(ticket) = shared.hold_table.begin(resource, fingerprint, at, rare) else {
                 break;
             };
             let pending = Pending::new(Arc::clone(&self.inner), ticket);
@@ -260,8 +260,8 @@ impl Copies {
             let (answer, verdict) = oneshot::channel();
             let at = shared.clock.cached_wall();
             let shard = resource.fingerprint(&id.to_string());
-            let seldom = RareNotice::Seize { from: id, answer };
-            let ticket = shared.hold_table.begin(resource, shard, at, seldom);
+            let rare = RareNotice::Seize { from: id, answer };
+            let ticket = shared.hold_table.begin(resource, shard, at, rare);
             let pending = Pending::new(Arc::clone(&self.inner), ticket.ok_or(SeizeError::NoRoom)?);
             match self.verdict(verdict, until).await {
                 Some(HoldAnswer::Granted { domain, copies }) => {

@@ -19,7 +19,7 @@ use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::wire::statement::Denial;
 
-use super::lately::REMEMBERED;
+use super::recent::REMEMBERED;
 use super::view::{Closed, DenialEntry, DenyView, Lease};
 use crate::clock::Mono;
 use crate::resource::{GROUPS, Resource, ResourceId, WHOLE};
@@ -154,80 +154,80 @@ impl DenyList {
     }
 
     /// Applies a statement.
-    pub(crate) fn take(&mut self, word: &ScopeNotice<'_>, now: Mono) -> StatementOutcome {
-        let fingerprint = word.fingerprint();
-        self.remember(word, fingerprint);
+    pub(crate) fn take(&mut self, notice: &ScopeNotice<'_>, now: Mono) -> StatementOutcome {
+        let fingerprint = notice.fingerprint();
+        self.remember(notice, fingerprint);
         let before = self.view.exact.get(&fingerprint).map(|entry| {
-            let same_scope = entry.resource == word.resource.id
-                && *entry.domain == *word.domain
-                && entry.is_group == word.is_group;
+            let same_scope = entry.resource == notice.resource.id
+                && *entry.domain == *notice.domain
+                && entry.is_group == notice.is_group;
             (same_scope, entry.place, entry.until)
         });
         match before {
             // Two pairs with one fingerprint: the second stays open.
             Some((false, ..)) => return StatementOutcome::NoRoom,
-            Some((true, place, _)) if word.place < place => {
+            Some((true, place, _)) if notice.place < place => {
                 return StatementOutcome::Known;
             }
-            Some((true, place, until)) if word.place == place => {
-                return self.said_again(word, fingerprint, until, now);
+            Some((true, place, until)) if notice.place == place => {
+                return self.said_again(notice, fingerprint, until, now);
             }
             Some((true, ..)) => {}
             None => {
-                if self.is_older(word, fingerprint) {
+                if self.is_older(notice, fingerprint) {
                     return StatementOutcome::Known;
                 }
             }
         }
-        match word.change {
+        match notice.change {
             ScopeChange::Denied(until, denial) if now < until => {
-                self.deny(word, fingerprint, until, denial, before.is_some())
+                self.deny(notice, fingerprint, until, denial, before.is_some())
             }
             // Open, or denied until an instant that is past: either way not denied at this place.
             ScopeChange::Denied(..) | ScopeChange::Lifted => {
-                self.open(word, fingerprint, before.is_some())
+                self.open(notice, fingerprint, before.is_some())
             }
         }
     }
 
     /// Whatever the result of a denial, calls of its scope are urgent from now on.
-    fn remember(&self, word: &ScopeNotice<'_>, fingerprint: u64) {
-        if let ScopeChange::Denied(until, _) = word.change {
+    fn remember(&self, notice: &ScopeNotice<'_>, fingerprint: u64) {
+        if let ScopeChange::Denied(until, _) = notice.change {
             let until = until.plus(REMEMBERED);
-            match *word.domain == *EVERYBODY {
-                true => word.resource.hurry().extend(until),
-                false => self.view.lately.note(fingerprint, until),
+            match *notice.domain == *EVERYBODY {
+                true => notice.resource.hurry().extend(until),
+                false => self.view.recent.note(fingerprint, until),
             }
         }
     }
 
-    fn is_older(&self, word: &ScopeNotice<'_>, fingerprint: u64) -> bool {
+    fn is_older(&self, notice: &ScopeNotice<'_>, fingerprint: u64) -> bool {
         let opened = self.opened.get(&fingerprint).map(|opened| opened.place);
         let forgotten = self
             .forgotten
-            .get(&(word.resource.id, word.partition))
+            .get(&(notice.resource.id, notice.partition))
             .copied();
-        opened.is_some_and(|at| word.place <= at)
-            || forgotten.is_some_and(|at| word.place <= at)
-            || word.settled.is_some_and(|below| word.place < below)
+        opened.is_some_and(|at| notice.place <= at)
+            || forgotten.is_some_and(|at| notice.place <= at)
+            || notice.settled.is_some_and(|below| notice.place < below)
     }
 
     /// Two ruling aggregators may compute the remaining time of one denial differently: the lesser end holds.
     fn said_again(
         &mut self,
-        word: &ScopeNotice<'_>,
+        notice: &ScopeNotice<'_>,
         fingerprint: u64,
         until: Mono,
         now: Mono,
     ) -> StatementOutcome {
-        let ScopeChange::Denied(again, _) = word.change else {
-            return self.open(word, fingerprint, true);
+        let ScopeChange::Denied(again, _) = notice.change else {
+            return self.open(notice, fingerprint, true);
         };
         if until <= again {
             return StatementOutcome::Known;
         }
         if again <= now {
-            return self.open(word, fingerprint, true);
+            return self.open(notice, fingerprint, true);
         }
         if let Some(mut entry) = self.view.exact.get_mut(&fingerprint) {
             entry.until = again;
@@ -239,7 +239,7 @@ impl DenyList {
 
     fn deny(
         &mut self,
-        word: &ScopeNotice<'_>,
+        notice: &ScopeNotice<'_>,
         fingerprint: u64,
         until: Mono,
         denial: Denial,
@@ -247,18 +247,18 @@ impl DenyList {
     ) -> StatementOutcome {
         if !is_there && self.max <= self.len {
             // Note the scope as if opened here, so that no older denial closes it.
-            self.note_opened(word, fingerprint);
+            self.note_opened(notice, fingerprint);
             return StatementOutcome::NoRoom;
         }
         let entry = DenialEntry {
-            resource: word.resource.id,
-            domain: word.domain.into(),
-            is_group: word.is_group,
-            partition: word.partition,
-            place: word.place,
+            resource: notice.resource.id,
+            domain: notice.domain.into(),
+            is_group: notice.is_group,
+            partition: notice.partition,
+            place: notice.place,
             until,
             closed: Closed::from(&denial),
-            lease: word.lease.clone(),
+            lease: notice.lease.clone(),
         };
         self.opened.remove(&fingerprint);
         *self
@@ -278,14 +278,14 @@ impl DenyList {
         }
         if !is_there {
             self.len += 1;
-            if word.is_group {
-                let groups = self.groups.entry(word.resource.id);
-                groups.or_insert_with(|| (Arc::clone(word.resource), 0)).1 += 1;
-                word.resource.set_flag(GROUPS, true);
-            } else if word.domain == EVERYBODY {
+            if notice.is_group {
+                let groups = self.groups.entry(notice.resource.id);
+                groups.or_insert_with(|| (Arc::clone(notice.resource), 0)).1 += 1;
+                notice.resource.set_flag(GROUPS, true);
+            } else if notice.domain == EVERYBODY {
                 self.whole
-                    .insert(word.resource.id, Arc::clone(word.resource));
-                word.resource.set_flag(WHOLE, true);
+                    .insert(notice.resource.id, Arc::clone(notice.resource));
+                notice.resource.set_flag(WHOLE, true);
             }
         }
         self.trim_ends();
@@ -295,15 +295,15 @@ impl DenyList {
 
     fn open(
         &mut self,
-        word: &ScopeNotice<'_>,
+        notice: &ScopeNotice<'_>,
         fingerprint: u64,
         is_there: bool,
     ) -> StatementOutcome {
         if is_there {
             self.remove(fingerprint);
         }
-        if word.settled.is_none_or(|below| below <= word.place) {
-            self.note_opened(word, fingerprint);
+        if notice.settled.is_none_or(|below| below <= notice.place) {
+            self.note_opened(notice, fingerprint);
         }
         if is_there {
             StatementOutcome::Lifted
@@ -312,11 +312,11 @@ impl DenyList {
         }
     }
 
-    fn note_opened(&mut self, word: &ScopeNotice<'_>, fingerprint: u64) {
+    fn note_opened(&mut self, notice: &ScopeNotice<'_>, fingerprint: u64) {
         let note = OpenedScope {
-            resource: word.resource.id,
-            partition: word.partition,
-            place: word.place,
+            resource: notice.resource.id,
+            partition: notice.partition,
+            place: notice.place,
         };
         self.note(note, fingerprint);
     }

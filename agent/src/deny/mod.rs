@@ -12,9 +12,9 @@
 //! sockets and of how statements travel.
 
 mod filter;
-mod lately;
 mod list;
 mod near;
+mod recent;
 mod view;
 
 pub(crate) use list::{DenyList, ScopeChange, ScopeNotice, StatementOutcome};

@@ -68,7 +68,7 @@ impl Bench {
     }
 
     fn take_settled(&mut self, stated: Stated, settled: Option<LogPosition>) -> StatementOutcome {
-        let word = ScopeNotice {
+        let notice = ScopeNotice {
             is_group: false,
             resource: &self.resource,
             domain: DOMAINS[stated.domain],
@@ -80,7 +80,7 @@ impl Bench {
             lease: &self.lease,
             settled,
         };
-        self.list.take(&word, NOW)
+        self.list.take(&notice, NOW)
     }
 
     /// Which domains are refused, and by which log position; through the filter, as calls see it.
@@ -375,8 +375,8 @@ fn a_pair_is_urgent_for_ten_seconds_after_its_denial() {
     bench.take(denied(0, 1));
     let is_urgent = |bench: &Bench, ms| {
         let fingerprint = bench.resource.fingerprint("a");
-        let lately = bench.view.lately();
-        lately.has(fingerprint, NOW.plus(Span::from_millis(ms)))
+        let recent = bench.view.recent();
+        recent.has(fingerprint, NOW.plus(Span::from_millis(ms)))
     };
     assert!(is_urgent(&bench, 12_999) && !is_urgent(&bench, 13_033));
     // A lift does not shorten that.

@@ -224,7 +224,7 @@ impl NearList {
         let until = now.plus(near_for);
         match *notice.domain == *EVERYBODY {
             true => resource.hurry().extend(until),
-            false => self.view.lately.note(fingerprint, until),
+            false => self.view.recent.note(fingerprint, until),
         }
         let mut fresh = NearEntry {
             resource: resource.id,
@@ -409,7 +409,7 @@ mod tests {
         let kit = Kit::new(1);
         let is_urgent = |domain: &str, now| {
             let fingerprint = kit.resource.fingerprint(domain);
-            kit.list.view.lately().has(fingerprint, now)
+            kit.list.view.recent().has(fingerprint, now)
         };
         kit.take(&notice("acme", 20, 1_000), NOW);
         assert!(is_urgent("acme", NOW.plus(Span::from_millis(89))));

@@ -14,8 +14,8 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::filter::Filter;
-use super::lately::Lately;
 use super::near::NearEntry;
+use super::recent::RecentPairs;
 use crate::clock::Mono;
 use crate::resource::{Resource, ResourceId};
 use crate::scope::Scope;
@@ -135,7 +135,7 @@ pub(crate) struct DenyView {
     pub(super) near_len: AtomicUsize,
     /// When a call of one of these pairs was last let through.
     pub(super) near_called: AtomicU64,
-    pub(super) lately: Lately,
+    pub(super) recent: RecentPairs,
 }
 
 impl DenyView {
@@ -146,7 +146,7 @@ impl DenyView {
             near: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
             near_len: AtomicUsize::new(0),
             near_called: AtomicU64::new(0),
-            lately: Lately::default(),
+            recent: RecentPairs::default(),
         }
     }
 
@@ -205,8 +205,8 @@ impl DenyView {
     }
 
     /// Pairs with a recent denial or notice.
-    pub(crate) fn lately(&self) -> &Lately {
-        &self.lately
+    pub(crate) fn recent(&self) -> &RecentPairs {
+        &self.recent
     }
 
     /// Counters of the filter that are stuck.

@@ -76,7 +76,7 @@ impl Flusher {
         let packer = &mut self.packer;
         let is_killed = shared.kill_switch.load(Ordering::Relaxed);
         let since = std::mem::replace(&mut self.came, now);
-        packer.guard_by(shared.sight.guard.guards(), is_killed, since);
+        packer.guard_by(shared.liveness.guard.guards(), is_killed, since);
         let events = self
             .drain
             .drain(&shared.recorder, |event| packer.take(&event, now, wall));
@@ -288,8 +288,8 @@ mod tests {
     fn a_call_of_a_pair_with_a_notice_is_sent_at_once() {
         let mut bench = Bench::new(1_000);
         let fingerprint = { bench.shared.resources.find("r") }.map(|one| one.fingerprint("acme"));
-        let lately = bench.shared.view.lately();
-        lately.note(fingerprint.expect("it"), Mono::MAX);
+        let recent = bench.shared.view.recent();
+        recent.note(fingerprint.expect("it"), Mono::MAX);
         let _ = bench.rate.hit("globex");
         let _ = bench.rate.hit("acme");
         let acme = partition_of_pair("r", "acme", PARTITIONS);

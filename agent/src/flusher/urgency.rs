@@ -127,7 +127,7 @@ impl Urgency {
         }
         let fingerprint = resource.fingerprint(domain);
         // Both levels rise, whatever the other one is.
-        let mut is_urgent = self.view.lately().has(fingerprint, now);
+        let mut is_urgent = self.view.recent().has(fingerprint, now);
         if least != UNLIMITED
             && let Some(level) = self.pairs.get_mut(fingerprint as usize % PLACES)
         {
@@ -245,7 +245,7 @@ mod tests {
         let mut kit = Kit::new(Some(1_000), None);
         let fingerprint = kit.resource.fingerprint("acme");
         let view = Arc::clone(&kit.urgency.view);
-        view.lately()
+        view.recent()
             .note(fingerprint, NOW.plus(Span::from_secs(1)));
         assert!(kit.hit("acme", 1) && !kit.hit("globex", 1));
         kit.now = NOW.plus(Span::from_secs(2));

@@ -36,7 +36,7 @@ pub(crate) enum NoticeKind {
     /// No copies are in use any more; or a reserve is cancelled.
     Cancel,
     /// Everything else.
-    Seldom(Box<RareNotice>),
+    Rare(Box<RareNotice>),
 }
 
 /// A rare operation.

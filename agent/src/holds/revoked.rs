@@ -63,7 +63,7 @@ impl RevokedHolds {
             NoticeKind::Release { copies } => copies,
             NoticeKind::Cancel => one.copies,
             NoticeKind::Hold { .. } => 0,
-            NoticeKind::Seldom(seldom) => match *seldom {
+            NoticeKind::Rare(rare) => match *rare {
                 RareNotice::Transfer { copies, .. } => copies,
                 RareNotice::Confirm { answer } | RareNotice::Watch { answer } => {
                     // The receiver may be dropped already.

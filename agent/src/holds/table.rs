@@ -183,7 +183,7 @@ impl HoldTable {
         resource: &Resource,
         fingerprint: u64,
         at: Timestamp,
-        seldom: RareNotice,
+        rare: RareNotice,
     ) -> Option<Ticket> {
         let shard = self.shard(fingerprint)?;
         let mut table = shard.lock();
@@ -193,7 +193,7 @@ impl HoldTable {
         }
         self.live.fetch_add(1, Ordering::Relaxed);
         let number = self.write(shard, &mut table, resource.id, None, at, || {
-            NoticeKind::Seldom(Box::new(seldom))
+            NoticeKind::Rare(Box::new(rare))
         });
         Some(Ticket {
             resource: resource.id,

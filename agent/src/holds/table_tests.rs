@@ -63,7 +63,7 @@ impl Bench {
             NoticeKind::Hold { .. } => "hold",
             NoticeKind::Release { .. } => "release",
             NoticeKind::Cancel => "cancel",
-            NoticeKind::Seldom(_) => "seldom",
+            NoticeKind::Rare(_) => "seldom",
         };
         words
             .iter()
@@ -246,7 +246,7 @@ fn after_the_end_nothing_is_recorded_and_no_caller_waits() {
     let ticket = bench.take("acme", 2, None).expect("granted");
     let (answer, mut word) = tokio::sync::oneshot::channel();
     bench.hold_table.note(ticket, AT, 0, false, || {
-        NoticeKind::Seldom(Box::new(RareNotice::Watch { answer }))
+        NoticeKind::Rare(Box::new(RareNotice::Watch { answer }))
     });
     bench.hold_table.close();
     assert!(word.try_recv().is_err());

@@ -16,8 +16,8 @@ use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement, Statemen
 use super::*;
 use crate::clock::Clock;
 use crate::deny::{DenyView, NearList};
+use crate::feed_liveness::Liveness;
 use crate::resource::{Resource, Resources};
-use crate::sight::Liveness;
 
 pub(super) const PARTITIONS: u32 = 4;
 pub(super) const LOG: LogId = LogId {
@@ -60,9 +60,9 @@ impl ListenerBench {
             clock: Arc::new(Clock::by_hand(Timestamp::from_millis(5))),
             resources,
             mosts: Arc::default(),
-            sight: Arc::new(Liveness::new(BEGIN)),
+            liveness: Arc::new(Liveness::new(BEGIN)),
             counters: Arc::new(Counters::default()),
-            on_heard: None,
+            on_statement: None,
             on_near: None,
         };
         let deny = DenyList::new(Arc::clone(&view), 1_000);
@@ -118,7 +118,7 @@ impl ListenerBench {
             clock: self.clock(),
             members: Vec::new(),
         };
-        self.listener.link_said(peer, welcome, self.now);
+        self.listener.take_message(peer, welcome, self.now);
     }
 
     pub(super) fn asked(&self, peer: usize) -> Option<u64> {
@@ -160,7 +160,7 @@ impl ListenerBench {
             }],
         };
         self.listener
-            .link_said(peer, FromAggregator::Snapshot(snapshot), self.now);
+            .take_message(peer, FromAggregator::Snapshot(snapshot), self.now);
     }
 
     pub(super) fn next_frame(
@@ -188,7 +188,7 @@ impl ListenerBench {
         }
     }
 
-    pub(super) fn hear(&mut self, peer: usize, frame: &Frame) {
+    pub(super) fn receive(&mut self, peer: usize, frame: &Frame) {
         let mut writer = Writer::new();
         frame.encode(&mut writer);
         let topic = if frame.resource.is_empty() {
@@ -197,18 +197,18 @@ impl ListenerBench {
             topic_of(&self.resource)
         };
         self.listener
-            .feed_said(peer, topic, writer.as_slice(), self.now);
+            .take_frame(peer, topic, writer.as_slice(), self.now);
     }
 
     /// A frame of the resource's topic that arrives at once.
     pub(super) fn frame(&mut self, peer: usize, ruled: u64, notices: &[StatementNotice]) {
         let frame = self.next_frame(peer, "r", watermarks(self.log, ruled), notices);
-        self.hear(peer, &frame);
+        self.receive(peer, &frame);
     }
 
     pub(super) fn heartbeat(&mut self, peer: usize, ruled: u64) {
         let frame = self.next_frame(peer, "", watermarks(self.log, ruled), &[]);
-        self.hear(peer, &frame);
+        self.receive(peer, &frame);
     }
 
     /// Loses a frame of a publisher, so that the listener asks; the publisher answers with these
@@ -236,7 +236,10 @@ impl ListenerBench {
     }
 
     pub(super) fn is_blind(&self, domain: &str) -> bool {
-        self.listener.around.sight.is_blind("r", domain, self.now)
+        self.listener
+            .around
+            .liveness
+            .is_blind("r", domain, self.now)
     }
 
     pub(super) fn gaps(&self) -> u64 {

@@ -7,10 +7,10 @@ use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::wire::frame::Topic;
 
 use crate::clock::Clock;
-use crate::heard::{OnHeard, OnNear};
+use crate::events::{OnNear, OnStatement};
+use crate::feed_liveness::Liveness;
 use crate::most::Mosts;
 use crate::resource::{ResourceId, Resources};
-use crate::sight::Liveness;
 use crate::stats::Counters;
 
 /// An action that the listener requests.
@@ -27,7 +27,7 @@ pub(crate) enum ListenerAct {
         topics: Vec<(ResourceId, Topic)>,
     },
     /// Follow another aggregator of the fleet, at this address, unless that is done already.
-    Meet { address: Box<str> },
+    FollowMember { address: Box<str> },
     /// Subscribe to another topic.
     Subscribe {
         peer: usize,
@@ -47,8 +47,8 @@ pub(crate) struct ListenerContext {
     pub(crate) clock: Arc<Clock>,
     pub(crate) resources: Arc<Resources>,
     pub(crate) mosts: Arc<Mosts>,
-    pub(crate) sight: Arc<Liveness>,
+    pub(crate) liveness: Arc<Liveness>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) on_heard: Option<OnHeard>,
+    pub(crate) on_statement: Option<OnStatement>,
     pub(crate) on_near: Option<OnNear>,
 }

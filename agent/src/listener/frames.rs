@@ -10,14 +10,14 @@ use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
 use tollgate_shared::wire::statement::{Cause, Denial, Scope, StatementKind};
 use tollgate_shared::wire::verdict::VerdictFrame;
 
-use super::ledger::{self, LogNews, TopicKey};
+use super::ledger::{self, LogComparison, TopicKey};
 use super::peer::Peer;
 use super::run::FrameEffect as RunHeard;
 use super::{Listener, topic_of};
 use crate::callback;
 use crate::clock::Mono;
 use crate::deny::{ScopeChange, ScopeNotice, StatementOutcome};
-use crate::heard::{Change, Heard};
+use crate::events::{Change, StatementEvent};
 use crate::resource::{Resource, ResourceId};
 use crate::stats::Counters;
 
@@ -26,7 +26,7 @@ const REFRESH_EVERY: Span = Span::from_secs(1);
 
 impl Listener {
     /// A frame arrived on the feed of an aggregator.
-    pub(crate) fn feed_said(&mut self, index: usize, topic: Topic, bytes: &[u8], now: Mono) {
+    pub(crate) fn take_frame(&mut self, index: usize, topic: Topic, bytes: &[u8], now: Mono) {
         let counters = &self.around.counters;
         Counters::add(&counters.frames, 1);
         if topic == self.topic {
@@ -103,7 +103,7 @@ impl Listener {
             peer.next_hello = now;
             return Counters::add(&counters.frames_refused, 1);
         }
-        peer.feed_heard = now;
+        peer.feed_received_at = now;
         self.verdicts.extend(frame.verdicts);
     }
 
@@ -121,7 +121,7 @@ impl Listener {
             Counters::add(&self.around.counters.frames_refused, 1);
             return None;
         }
-        peer.feed_heard = now;
+        peer.feed_received_at = now;
         Some(peer)
     }
 
@@ -168,9 +168,9 @@ impl Listener {
         let mut foreign = HashSet::new();
         for one in watermarks {
             match self.ledger.log(one, now) {
-                LogNews::Same => {}
-                LogNews::Anew(generation) => {
-                    self.around.sight.guard.forget(one.partition);
+                LogComparison::Same => {}
+                LogComparison::Recreated(generation) => {
+                    self.around.liveness.guard.forget(one.partition);
                     self.deny.void(one.partition, generation);
                     self.near.void_partition(one.partition);
                     self.bans_asked.clear();
@@ -180,7 +180,7 @@ impl Listener {
                     // While the log was not followed, the agent ignored statements about it.
                     self.want_all();
                 }
-                LogNews::Foreign => {
+                LogComparison::Foreign => {
                     Counters::add(&self.around.counters.foreign_logs, 1);
                     foreign.insert(one.partition);
                 }
@@ -201,7 +201,7 @@ impl Listener {
         for one in watermarks {
             if !foreign.contains(&one.partition) {
                 let watermark = LogPosition::of_record(one.log, one.ruled);
-                let guard = &self.around.sight.guard;
+                let guard = &self.around.liveness.guard;
                 guard.note_watermark(one.partition, watermark, one.current, late, now);
             }
         }
@@ -226,7 +226,7 @@ impl Listener {
         match key {
             _ if !news => {}
             TopicKey::Control => {
-                self.around.sight.update(now);
+                self.around.liveness.update(now);
             }
             TopicKey::Of(resource) if self.deny.has_notes() => {
                 let ledger = &self.ledger;
@@ -286,7 +286,7 @@ impl Listener {
         let lease = self
             .ledger
             .lease(TopicKey::Of(resource.id), notice.partition);
-        let word = ScopeNotice {
+        let scope_notice = ScopeNotice {
             resource,
             domain,
             is_group,
@@ -296,8 +296,8 @@ impl Listener {
             lease: &lease,
             settled,
         };
-        let taken = self.deny.take(&word, now);
-        let fingerprint = word.fingerprint();
+        let taken = self.deny.take(&scope_notice, now);
+        let fingerprint = scope_notice.fingerprint();
         let code = Code {
             partition: notice.partition,
             place: statement.place,
@@ -394,10 +394,10 @@ impl Listener {
         change: Change,
         now: Mono,
     ) {
-        let Some(on_heard) = &self.around.on_heard else {
+        let Some(on_statement) = &self.around.on_statement else {
             return;
         };
-        let event = Heard {
+        let event = StatementEvent {
             resource: &resource.name,
             domain: (!is_group && name != EVERYBODY).then_some(name),
             group: is_group.then_some(name),
@@ -405,7 +405,9 @@ impl Listener {
             change,
             at: self.around.clock.instant(now),
         };
-        callback::call(&self.around.counters, "on_heard", || (on_heard.0)(&event));
+        callback::call(&self.around.counters, "on_statement", || {
+            (on_statement.0)(&event)
+        });
     }
 
     pub(super) fn resource(&self, id: ResourceId) -> Option<Arc<Resource>> {

@@ -34,11 +34,11 @@ pub(crate) enum TopicKey {
 
 /// The result of comparing a log's identity with the known one of its partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogNews {
+pub(crate) enum LogComparison {
     /// The log is the known one.
     Same,
     /// The log is new: all statements below this generation are void.
-    Anew(u32),
+    Recreated(u32),
     /// The log is ignored.
     Foreign,
 }
@@ -60,15 +60,15 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Records a partition's log.
-    pub(crate) fn log(&mut self, watermark: &Watermark, now: Mono) -> LogNews {
+    pub(crate) fn log(&mut self, watermark: &Watermark, now: Mono) -> LogComparison {
         let found = watermark.log;
         let Some((log, last_stated)) = self.logs.get_mut(&watermark.partition) else {
             self.logs.insert(watermark.partition, (found, now));
-            return LogNews::Same;
+            return LogComparison::Same;
         };
         if *log == found {
             *last_stated = now;
-            return LogNews::Same;
+            return LogComparison::Same;
         }
         let patience = match found.generation.cmp(&log.generation) {
             Ordering::Greater => Span::ZERO,
@@ -78,7 +78,7 @@ impl Ledger {
             Ordering::Less => LEASE,
         };
         if now.since(*last_stated) < patience {
-            return LogNews::Foreign;
+            return LogComparison::Foreign;
         }
         // Statements of the old log are void, even if its generation is not lower.
         let below = if log.generation < found.generation {
@@ -96,7 +96,7 @@ impl Ledger {
             known.lease.renew(Mono::ZERO);
             known.copies_lease.renew(Mono::ZERO);
         }
-        LogNews::Anew(below)
+        LogComparison::Recreated(below)
     }
 
     /// The generation of a partition's log, if it is known.
@@ -234,8 +234,8 @@ mod tests {
     #[test]
     fn a_new_generation_voids_and_an_old_one_is_ignored() {
         let mut ledger = Ledger::default();
-        assert_eq!(ledger.log(&watermark(2, 1, 0), NOW), LogNews::Same);
-        assert_eq!(ledger.log(&watermark(1, 9, 0), NOW), LogNews::Foreign);
+        assert_eq!(ledger.log(&watermark(2, 1, 0), NOW), LogComparison::Same);
+        assert_eq!(ledger.log(&watermark(1, 9, 0), NOW), LogComparison::Foreign);
         let lease = ledger.lease(TopicKey::Control, 3);
         ledger.advance(
             TopicKey::Control,
@@ -244,7 +244,10 @@ mod tests {
             Span::ZERO,
             NOW,
         );
-        assert_eq!(ledger.log(&watermark(3, 4, 0), NOW), LogNews::Anew(3));
+        assert_eq!(
+            ledger.log(&watermark(3, 4, 0), NOW),
+            LogComparison::Recreated(3)
+        );
         assert_eq!(
             (lease.until(), ledger.ruled(TopicKey::Control, 3)),
             (Mono::ZERO, None)
@@ -258,19 +261,19 @@ mod tests {
         ledger.log(&watermark(1, 1, 0), NOW);
         assert_eq!(
             ledger.log(&watermark(1, 2, 0), NOW.plus(Span::from_secs(1))),
-            LogNews::Foreign
+            LogComparison::Foreign
         );
         assert_eq!(
             ledger.log(&watermark(1, 1, 0), NOW.plus(Span::from_secs(1))),
-            LogNews::Same
+            LogComparison::Same
         );
         assert_eq!(
             ledger.log(&watermark(1, 2, 0), NOW.plus(Span::from_secs(2))),
-            LogNews::Foreign
+            LogComparison::Foreign
         );
         assert_eq!(
             ledger.log(&watermark(1, 2, 0), NOW.plus(Span::from_secs(3))),
-            LogNews::Anew(u32::MAX)
+            LogComparison::Recreated(u32::MAX)
         );
     }
 }

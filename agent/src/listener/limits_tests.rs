@@ -166,7 +166,7 @@ fn limits_are_of_another_log_where_there_are_other_partitions() {
         clock: bench.clock(),
         members: Vec::new(),
     };
-    bench.listener.link_said(0, welcome, bench.now);
+    bench.listener.take_message(0, welcome, bench.now);
     bench
         .listener
         .feed_up(0, vec![bench.resource.id], bench.now);

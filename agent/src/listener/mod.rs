@@ -149,7 +149,7 @@ impl Listener {
         for Member { instance, address } in members {
             let known = |peer: &Peer| peer.instance == Some(instance);
             if !self.peers.iter().any(known) {
-                self.acts.push(ListenerAct::Meet { address });
+                self.acts.push(ListenerAct::FollowMember { address });
             }
         }
     }
@@ -171,7 +171,7 @@ impl Listener {
 
     /// Up to which log position a resource's statements about a partition have been received without a gap.
     #[cfg(feature = "simulation")]
-    pub(crate) fn heard_upto(
+    pub(crate) fn received_upto(
         &self,
         resource: ResourceId,
         partition: u32,
@@ -212,7 +212,7 @@ impl Listener {
             peer.link_up = true;
             peer.hello = None;
             peer.next_hello = now;
-            peer.ask_came_to_nothing();
+            peer.abandon_ask();
         }
         self.tick(now);
     }
@@ -220,7 +220,7 @@ impl Listener {
     /// Something arrived over a link.
     pub(crate) fn link_alive(&mut self, index: usize, now: Mono) {
         if let Some(peer) = self.peers.get_mut(index) {
-            peer.link_heard = now;
+            peer.link_received_at = now;
         }
     }
 
@@ -232,7 +232,7 @@ impl Listener {
             }
             peer.link_up = false;
             peer.hello = None;
-            peer.ask_came_to_nothing();
+            peer.abandon_ask();
         }
     }
 
@@ -242,7 +242,7 @@ impl Listener {
             Counters::add(&self.around.counters.feeds_opened, 1);
             peer.interrupt();
             peer.feed = FeedState::Open;
-            peer.feed_heard = now;
+            peer.feed_received_at = now;
             peer.wanted = subscribed.into_iter().collect();
         }
         self.tick(now);
@@ -295,7 +295,7 @@ impl Listener {
         // a stamp from before the denial's end.
         self.deny.expire(now.min(self.around.clock.cached()));
         self.tick_notices(now);
-        self.around.sight.update(now);
+        self.around.liveness.update(now);
         let live = u64::try_from(self.deny.len()).unwrap_or(u64::MAX);
         self.around
             .counters
@@ -308,7 +308,7 @@ impl Listener {
             return;
         };
         if let Some(hello) = peer.hello {
-            if HELLO_PATIENCE <= now.since(hello.at.max(peer.link_heard)) {
+            if HELLO_PATIENCE <= now.since(hello.at.max(peer.link_received_at)) {
                 peer.hello = None;
                 peer.link_up = false;
                 Counters::add(&self.around.counters.links_lost, 1);
@@ -349,7 +349,7 @@ impl Listener {
         if peer.feed == FeedState::Unknown && !peer.feeds.is_empty() {
             return self.open_feed(index);
         }
-        if peer.feed == FeedState::Open && peer.silence <= now.since(peer.feed_heard) {
+        if peer.feed == FeedState::Open && peer.silence <= now.since(peer.feed_received_at) {
             // Twice as patient with the next one, in case its heartbeats are slower than known.
             let twice = Span::from_micros(peer.silence.as_micros().saturating_mul(2));
             peer.silence = twice.min(peer::SILENCE_MAX);
@@ -386,7 +386,7 @@ impl Listener {
         if let Some(ask) = &peer.ask
             && ASK_PATIENCE <= now.since(ask.last_part)
         {
-            peer.ask_came_to_nothing();
+            peer.abandon_ask();
         }
         let needed = !peer.is_joined(TopicKey::Control) || !peer.wanted.is_empty();
         let possible = peer.link_up
@@ -463,7 +463,7 @@ impl Listener {
             .map(|one| self.ledger.copies_lease(one))
             .collect();
         self.around
-            .sight
+            .liveness
             .set_partitions(partitions, leases, copies_leases);
     }
 }

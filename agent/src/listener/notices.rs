@@ -13,7 +13,7 @@ use super::{Listener, topic_of};
 use crate::callback;
 use crate::clock::Mono;
 use crate::deny::Noticed;
-use crate::heard::Near;
+use crate::events::Near;
 use crate::resource::{Resource, ResourceId};
 use crate::stats::Counters;
 
@@ -144,7 +144,7 @@ mod tests {
     use super::super::bench::{ListenerBench, stated};
     use super::*;
     use crate::deny::Taking;
-    use crate::heard::OnNear;
+    use crate::events::OnNear;
 
     fn frame(sequence: u64, domains: &[&str]) -> NoticeFrame {
         let notice = |domain: &&str| Notice {
@@ -167,12 +167,12 @@ mod tests {
         }
     }
 
-    fn hear(bench: &mut ListenerBench, frame: &NoticeFrame) {
+    fn receive(bench: &mut ListenerBench, frame: &NoticeFrame) {
         let mut writer = Writer::new();
         frame.encode(&mut writer);
         let topic = topic_of(&bench.resource).notices();
         let now = bench.now;
-        bench.listener.feed_said(0, topic, writer.as_slice(), now);
+        bench.listener.take_frame(0, topic, writer.as_slice(), now);
     }
 
     fn left(bench: &ListenerBench, domain: &str) -> Option<u64> {
@@ -198,15 +198,15 @@ mod tests {
             calls.lock().unwrap().push(text);
         })));
         bench.frame(0, 12, &[stated("banned", 11, Some(Span::from_secs(600)))]);
-        hear(&mut bench, &frame(3, &["acme"]));
-        hear(&mut bench, &frame(4, &["acme", "globex"]));
-        hear(&mut bench, &frame(4, &["initech"]));
+        receive(&mut bench, &frame(3, &["acme"]));
+        receive(&mut bench, &frame(4, &["acme", "globex"]));
+        receive(&mut bench, &frame(4, &["initech"]));
         assert_eq!(
             (left(&bench, "acme"), left(&bench, "initech")),
             (Some(7), None)
         );
         // 5 is missing.
-        hear(&mut bench, &frame(6, &["globex"]));
+        receive(&mut bench, &frame(6, &["globex"]));
         assert_eq!(
             (left(&bench, "acme"), left(&bench, "globex")),
             (None, Some(7))
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn notices_end_with_their_feed() {
         let mut bench = ListenerBench::joined(1);
-        hear(&mut bench, &frame(3, &["acme"]));
+        receive(&mut bench, &frame(3, &["acme"]));
         bench.listener.feed_down(0);
         bench.listener.tick(bench.now);
         assert_eq!(left(&bench, "acme"), None);
@@ -234,7 +234,7 @@ mod tests {
             instance: 1,
             ..frame(1, &["acme"])
         };
-        hear(&mut bench, &foreign);
+        receive(&mut bench, &foreign);
         assert_eq!(left(&bench, "acme"), None);
     }
 }

@@ -64,9 +64,9 @@ pub(super) struct Peer {
     pub(super) hello: Option<OpenQuestion>,
     pub(super) next_hello: Mono,
     /// When anything last arrived over the link.
-    pub(super) link_heard: Mono,
+    pub(super) link_received_at: Mono,
     pub(super) feed: FeedState,
-    pub(super) feed_heard: Mono,
+    pub(super) feed_received_at: Mono,
     /// The last frame of the control topic: its sequence, and the publisher's clock.
     pub(super) heartbeat: Option<(u64, Span)>,
     pub(super) silence: Span,
@@ -92,9 +92,9 @@ impl Peer {
             feeds: Vec::new(),
             hello: None,
             next_hello: Mono::ZERO,
-            link_heard: Mono::ZERO,
+            link_received_at: Mono::ZERO,
             feed: FeedState::Unknown,
-            feed_heard: Mono::ZERO,
+            feed_received_at: Mono::ZERO,
             heartbeat: None,
             silence: SILENCE_MIN,
             delay: Delay::default(),
@@ -114,11 +114,11 @@ impl Peer {
         self.notices.interrupt();
         self.stated.clear();
         self.heartbeat = None;
-        self.ask_came_to_nothing();
+        self.abandon_ask();
     }
 
     /// The ask failed: its resources need a snapshot as before.
-    pub(super) fn ask_came_to_nothing(&mut self) {
+    pub(super) fn abandon_ask(&mut self) {
         if let Some(ask) = self.ask.take() {
             self.wanted.extend(ask.resources);
         }
@@ -237,7 +237,7 @@ mod tests {
     fn a_new_ruling_aggregator_is_asked_once_for_missed_lifts() {
         let mut bench = ListenerBench::joined(2);
         let rules_nothing = bench.next_frame(1, "", Vec::new(), &[]);
-        bench.hear(1, &rules_nothing);
+        bench.receive(1, &rules_nothing);
         let long = |domain, offset| stated(domain, offset, Some(second(600)));
         bench.frame(0, 12, &[long("acme", 11)]);
         bench.listener.feed_down(0);
@@ -299,7 +299,7 @@ mod tests {
                     .into_iter()
                     .filter(|one| one.partition < partitions);
                 let frame = bench.next_frame(1, "", ruled.collect(), &[]);
-                bench.hear(1, &frame);
+                bench.receive(1, &frame);
             }
         };
         // The first announces it, and goes; the second rules none of its partitions, and has nothing to announce.

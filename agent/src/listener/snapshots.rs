@@ -12,7 +12,7 @@ use super::Listener;
 use super::ledger::TopicKey;
 use super::peer::{Ask, FeedState};
 use crate::clock::Mono;
-use crate::heard::Change;
+use crate::events::Change;
 use crate::resource::Resource;
 use crate::stats::Counters;
 
@@ -33,13 +33,13 @@ fn public_bytes(public: &Public) -> usize {
     });
     let rules = public.descriptors.iter();
     // Each text is stored as written, and in parts.
-    let rules = rules.map(|rule| size_of_val(rule) + 2 * rule.told_bytes());
+    let rules = rules.map(|rule| size_of_val(rule) + 2 * rule.announced_bytes());
     size_of::<Public>() + members.sum::<usize>() + rules.sum::<usize>()
 }
 
 impl Listener {
     /// An aggregator answered over its link. Answers about records go to the courier instead.
-    pub(crate) fn link_said(&mut self, index: usize, message: FromAggregator, now: Mono) {
+    pub(crate) fn take_message(&mut self, index: usize, message: FromAggregator, now: Mono) {
         match message {
             FromAggregator::Welcome {
                 nonce,
@@ -117,7 +117,7 @@ impl Listener {
         {
             // A part was lost on its way: the scopes in it would count as open.
             Counters::add(&self.around.counters.snapshots_torn, 1);
-            peer.ask_came_to_nothing();
+            peer.abandon_ask();
             peer.next_ask = now.plus(super::ASK_AGAIN);
             return;
         }

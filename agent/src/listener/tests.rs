@@ -32,7 +32,7 @@ fn a_frames_delay_shortens_its_denials() {
         &[denied("acme", 11), stated("beta", 11, Some(second(7)))],
     );
     bench.advance(second(8));
-    bench.hear(0, &frame);
+    bench.receive(0, &frame);
     // 200 ppm of eight seconds are subtracted for the drift of the clocks.
     assert_eq!(
         bench.refused("acme"),
@@ -202,7 +202,7 @@ fn frames_of_a_peer_without_a_welcome_are_ignored() {
     let mut bench = ListenerBench::joined(1);
     let mut frame = bench.next_frame(0, "r", watermarks(LOG, 12), &[denied("acme", 11)]);
     frame.instance = 1;
-    bench.hear(0, &frame);
+    bench.receive(0, &frame);
     assert_eq!(bench.refused("acme"), None);
     assert_eq!(
         bench
@@ -219,7 +219,7 @@ fn frames_of_a_peer_without_a_welcome_are_ignored() {
         resource: "other".into(),
         ..frame
     };
-    bench.hear(0, &frame);
+    bench.receive(0, &frame);
     assert_eq!(
         bench
             .listener
@@ -245,7 +245,7 @@ fn a_recreated_log_voids_denials_and_an_old_one_is_ignored() {
         watermarks(recreated, 3),
         &[stated_in(2, "beta", 2, Some(second(30)))],
     );
-    bench.hear(0, &frame);
+    bench.receive(0, &frame);
     assert_eq!(bench.refused("acme"), None);
     assert!(bench.refused("beta").is_some());
     bench.frame(0, 40, &[denied("acme", 39)]);
@@ -392,9 +392,9 @@ fn members_are_followed_only_after_a_welcome() {
                 address: "other:1".into(),
             }],
         };
-        bench.listener.link_said(0, welcome, bench.now);
+        bench.listener.take_message(0, welcome, bench.now);
         let acts = bench.listener.take_acts().into_iter();
-        acts.filter(|act| matches!(act, ListenerAct::Meet { .. }))
+        acts.filter(|act| matches!(act, ListenerAct::FollowMember { .. }))
             .count()
     };
     assert_eq!(say(asked.wrapping_add(1)), 0, "nobody asked");

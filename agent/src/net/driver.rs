@@ -169,7 +169,7 @@ impl<W: Transport> Driver<W> {
         let now = self.shared.clock.read();
         match event {
             DriverEvent::LinkUp { peer } => self.listener.link_up(peer, now),
-            DriverEvent::LinkSaid { peer, message } => self.link_said(peer, &message),
+            DriverEvent::LinkMessage { peer, message } => self.take_message(peer, &message),
             DriverEvent::LinkDown { peer } => {
                 self.listener.link_down(peer);
                 self.carry_no_more(peer);
@@ -180,11 +180,11 @@ impl<W: Transport> Driver<W> {
             DriverEvent::Subscribed { peer, resource } => {
                 self.listener.subscribed(peer, resource, now)
             }
-            DriverEvent::FeedSaid { peer, topic, frame } => {
-                self.listener.feed_said(peer, topic, &frame, now)
+            DriverEvent::FeedFrame { peer, topic, frame } => {
+                self.listener.take_frame(peer, topic, &frame, now)
             }
             DriverEvent::FeedDown { peer } => self.listener.feed_down(peer),
-            DriverEvent::Found { address } => self.act(ListenerAct::Meet { address }),
+            DriverEvent::Found { address } => self.act(ListenerAct::FollowMember { address }),
             #[cfg(feature = "kafka")]
             DriverEvent::Partitions(partitions) => self
                 .shared
@@ -199,7 +199,7 @@ impl<W: Transport> Driver<W> {
         }
     }
 
-    fn link_said(&mut self, peer: usize, message: &Bytes) {
+    fn take_message(&mut self, peer: usize, message: &Bytes) {
         let now = self.shared.clock.read();
         self.listener.link_alive(peer, now);
         match FromAggregator::decode(message) {
@@ -222,7 +222,7 @@ impl<W: Transport> Driver<W> {
                     tracing::warn!(%reason, unsaid, "the log refused a batch of hits");
                 }
             }
-            Ok(answer) => self.listener.link_said(peer, answer, now),
+            Ok(answer) => self.listener.take_message(peer, answer, now),
             Err(_) => Counters::add(&self.shared.counters.frames_refused, 1),
         }
     }
@@ -315,7 +315,7 @@ impl<W: Transport> Driver<W> {
                     self.listener.feed_busy(peer);
                 }
             }
-            ListenerAct::Meet { address } => {
+            ListenerAct::FollowMember { address } => {
                 if let Some(peer) = self.transport.meet(address) {
                     self.listener.add_peer(peer);
                 }
@@ -357,7 +357,7 @@ impl<W: Transport> Driver<W> {
         }
         self.shared
             .log_partitions
-            .store(self.shared.sight.partitions(), Ordering::Relaxed);
+            .store(self.shared.liveness.partitions(), Ordering::Relaxed);
         let Some(peer) = self.carrying else {
             return;
         };
@@ -436,7 +436,7 @@ impl<W: Transport> Driver<W> {
         self.shared.ended.store(true, Ordering::Release);
         self.courier.give_up();
         self.report_counts();
-        self.shared.sight.end(self.shared.clock.read());
+        self.shared.liveness.end(self.shared.clock.read());
         self.shared.news.notify_waiters();
     }
 }

@@ -164,8 +164,8 @@ async fn keep(
             }
             match over {
                 // The new address may be tried at once.
-                Ok(Over::Anew) => continue,
-                Ok(Over::Alone) => return,
+                Ok(FeedEnd::OpenAgain) => continue,
+                Ok(FeedEnd::Alone) => return,
                 Err(fault) => slots.note(&endpoint, Err(fault)),
             }
         }
@@ -197,9 +197,9 @@ async fn wait(
 }
 
 /// Why a working socket is no longer read.
-enum Over {
+enum FeedEnd {
     /// The driver wants another one.
-    Anew,
+    OpenAgain,
     /// The driver has ended.
     Alone,
 }
@@ -212,7 +212,7 @@ async fn follow(
     followed: &mut Followed,
     events: &Inbox,
     has_received: &mut bool,
-) -> Result<Over, SocketFault> {
+) -> Result<FeedEnd, SocketFault> {
     loop {
         let has_room = socket.has_room();
         tokio::select! {
@@ -221,20 +221,20 @@ async fn follow(
                     continue;
                 };
                 *has_received = true;
-                if !events.send(DriverEvent::FeedSaid { peer, topic, frame }).await {
-                    return Ok(Over::Alone);
+                if !events.send(DriverEvent::FeedFrame { peer, topic, frame }).await {
+                    return Ok(FeedEnd::Alone);
                 }
             }
             order = orders.recv(), if has_room => {
                 let Some(order) = order else {
-                    return Ok(Over::Alone);
+                    return Ok(FeedEnd::Alone);
                 };
                 let new = match order {
                     FeedOrder::Subscribe { resource, topic } => Some((resource, topic)),
                     FeedOrder::Open { .. } => None,
                 };
                 if followed.take(order) {
-                    return Ok(Over::Anew);
+                    return Ok(FeedEnd::OpenAgain);
                 }
                 let Some((resource, topic)) = new else {
                     continue;
@@ -244,7 +244,7 @@ async fn follow(
                     socket.send(subscribe(notices.as_bytes()));
                 }
                 if !events.send(DriverEvent::Subscribed { peer, resource }).await {
-                    return Ok(Over::Alone);
+                    return Ok(FeedEnd::Alone);
                 }
             }
         }

@@ -58,8 +58,8 @@ impl Inbox {
 /// The room that an event takes.
 pub(super) fn cost(event: &DriverEvent) -> usize {
     match event {
-        DriverEvent::LinkSaid { message, .. } => (message.len() + MESSAGE_BYTES).min(BYTES_MAX),
-        DriverEvent::FeedSaid { frame, .. } => (frame.len() + MESSAGE_BYTES).min(BYTES_MAX),
+        DriverEvent::LinkMessage { message, .. } => (message.len() + MESSAGE_BYTES).min(BYTES_MAX),
+        DriverEvent::FeedFrame { frame, .. } => (frame.len() + MESSAGE_BYTES).min(BYTES_MAX),
         _ => 0,
     }
 }
@@ -76,7 +76,7 @@ mod tests {
         let room = InboxRoom::new();
         let inbox = Inbox::new(events, room.clone());
         let message = Bytes::from(vec![0; 1 << 20]);
-        let make_event = || DriverEvent::LinkSaid {
+        let make_event = || DriverEvent::LinkMessage {
             peer: 0,
             message: message.clone(),
         };

@@ -127,7 +127,7 @@ async fn converse(
                     continue;
                 };
                 *answered = true;
-                if !events.send(DriverEvent::LinkSaid { peer, message }).await {
+                if !events.send(DriverEvent::LinkMessage { peer, message }).await {
                     return Ok(());
                 }
             }

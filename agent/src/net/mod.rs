@@ -40,7 +40,7 @@ pub(crate) enum DriverEvent {
     /// A link is connected.
     LinkUp { peer: usize },
     /// A message arrived over a link.
-    LinkSaid { peer: usize, message: Bytes },
+    LinkMessage { peer: usize, message: Bytes },
     /// A link is disconnected; another is being opened.
     LinkDown { peer: usize },
     /// A feed is open, with subscriptions to these resources' topics and the control topic.
@@ -51,7 +51,7 @@ pub(crate) enum DriverEvent {
     /// An open feed subscribed to a topic.
     Subscribed { peer: usize, resource: ResourceId },
     /// A frame arrived over a feed.
-    FeedSaid {
+    FeedFrame {
         peer: usize,
         topic: Topic,
         frame: Bytes,

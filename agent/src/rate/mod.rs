@@ -24,14 +24,14 @@ use tollgate_shared::time::{Span, Timestamp};
 use crate::admitted::Admitted;
 use crate::answer::{Allowed, Cause, Denied};
 use crate::clock::Reading;
+use crate::feed_liveness;
 use crate::recorder::{Happened, RecorderEvent};
 use crate::refused::{Misuse, Refused};
 use crate::resource::{
-    ADDRESSES, Asking, IGNORED, NEAR_WHOLE, NOT_OPEN, NOT_RATE, OF_RATE, Policy, REFUSED, Resource,
-    UNHEARD, WHOLE,
+    ADDRESSES, Asking, IGNORED, LIMITS_UNKNOWN, NEAR_WHOLE, NOT_OPEN, NOT_RATE, OF_RATE, Policy,
+    REFUSED, Resource, WHOLE,
 };
 use crate::shared::Shared;
-use crate::sight;
 use crate::stats::Counters;
 
 pub use estimate::{Estimate, SettleError, Settled};
@@ -280,19 +280,19 @@ impl Rate {
         // Almost every call ends here: neither the pair nor the resource is denied, and the pair is not near its
         // limit. What a blind agent lets through costs the same, unless only some partitions have a current
         // watermark.
-        let sight = self.shared.sight.state();
+        let liveness = self.shared.liveness.state();
         let is_known = self.shared.view.maybe(fingerprint);
-        if is_known || flags & ATTENTION != 0 || sight == sight::SOME {
+        if is_known || flags & ATTENTION != 0 || liveness == feed_liveness::SOME {
             return self.ask_and_record_attentively(fingerprint, domain, want);
         }
-        let blind = sight != sight::ALL;
+        let blind = liveness != feed_liveness::ALL;
         let copies = if blind { want.least() } else { want.max };
         let want = Want {
             max: copies,
             min: want.min,
         };
         self.record_hits(domain, want, blind, self.shared.clock.cached_wall());
-        let blind = blind || flags & UNHEARD != 0;
+        let blind = blind || flags & LIMITS_UNKNOWN != 0;
         Ok(Allowed::new(copies, blind, self.resource.policy()))
     }
 
@@ -380,7 +380,7 @@ impl Rate {
         let left = self.left(fingerprint, domain, copies, at);
         Ok(Granted {
             // Calls that pass before the limits are known count all the same: that takes only one round trip.
-            allowed: Allowed::new(want.max, flags & UNHEARD != 0, policy).with_left(left),
+            allowed: Allowed::new(want.max, flags & LIMITS_UNKNOWN != 0, policy).with_left(left),
             unguarded: false,
         })
     }
@@ -402,7 +402,7 @@ impl Rate {
     fn is_blind(&self, domain: &str) -> bool {
         let shared = &*self.shared;
         shared
-            .sight
+            .liveness
             .is_blind(&self.resource.name, domain, shared.clock.cached())
     }
 

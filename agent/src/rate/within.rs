@@ -47,13 +47,15 @@ impl Rate {
 
     /// Whether there is a current watermark of a pair's partition.
     fn is_guarded(&self, domain: &str) -> bool {
-        let Shared { sight, clock, .. } = &*self.shared;
-        let partitions = sight.partitions();
+        let Shared {
+            liveness, clock, ..
+        } = &*self.shared;
+        let partitions = liveness.partitions();
         if partitions == 0 {
             return false;
         }
         let partition = partition_of_pair(&self.resource.name, domain, partitions);
-        let guards = sight.guard.guards();
+        let guards = liveness.guard.guards();
         guards.is_guarded(partition as usize, clock.read())
     }
 }

@@ -58,7 +58,7 @@ pub(crate) const ADDRESSES: u32 = 512;
 /// All domains of the resource together are near the global limit, or were.
 pub(crate) const NEAR_WHOLE: u32 = 1_024;
 /// The agent has not yet received the resource's limits: it does not know whether and how the resource is limited.
-pub(crate) const UNHEARD: u32 = 2_048;
+pub(crate) const LIMITS_UNKNOWN: u32 = 2_048;
 
 /// Whether the call takes what a local rate under `blind` lets through, or only looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,7 +257,7 @@ impl Resource {
 
     pub(crate) fn set_joined(&self) {
         self.joined.store(true, Ordering::Release);
-        self.set_flag(UNHEARD, false);
+        self.set_flag(LIMITS_UNKNOWN, false);
     }
 
     pub(crate) fn public(&self) -> Arc<Public> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::doubts::Doubts;
-use super::{NO_RESOURCE, Resource, ResourceId, UNHEARD};
+use super::{LIMITS_UNKNOWN, NO_RESOURCE, Resource, ResourceId};
 
 /// All resources of an agent, by name and by number.
 #[derive(Debug)]
@@ -33,14 +33,14 @@ impl Resources {
             seed,
             max,
             doubts: Doubts::default(),
-            of_new: AtomicU32::new(UNHEARD),
+            of_new: AtomicU32::new(LIMITS_UNKNOWN),
             all: RwLock::default(),
         }
     }
 
     /// From now on new resources count as known: nothing will be announced about them.
     #[cfg(feature = "testing")]
-    pub(crate) fn are_heard(&self) {
+    pub(crate) fn assume_limits_known(&self) {
         self.of_new.store(0, Ordering::Relaxed);
     }
 
@@ -80,7 +80,7 @@ impl Resources {
     /// A resource outside the registry, for names beyond the bound.
     pub(crate) fn outside(&self, name: &str) -> Arc<Resource> {
         let resource = Resource::new(NO_RESOURCE, name, self.seed);
-        resource.set_flag(UNHEARD, true);
+        resource.set_flag(LIMITS_UNKNOWN, true);
         Arc::new(resource)
     }
 

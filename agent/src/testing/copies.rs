@@ -220,9 +220,10 @@ impl TestAgent {
     /// assert_eq!(kit.held()[0].copies, 2);
     /// ```
     pub fn held(&self) -> Vec<Held> {
-        let mut said = self.said();
-        self.sweep(&mut said);
-        said.session
+        let mut state = self.state();
+        self.sweep(&mut state);
+        state
+            .session
             .kept()
             .map(|(resource, number, domain, copies, in_use)| Held {
                 resource: resource.to_owned(),
@@ -246,30 +247,30 @@ impl TestAgent {
     /// kit.rule("reports", number, Ruling::Uncounted);
     /// ```
     pub fn rule(&self, resource: &str, number: u64, ruling: Ruling) {
-        let mut said = self.said();
-        self.sweep(&mut said);
+        let mut state = self.state();
+        self.sweep(&mut state);
         let place = LogPosition {
             generation: 1,
-            offset: said.next_offset,
+            offset: state.next_offset,
             entry: 0,
         };
-        said.next_offset += 1;
+        state.next_offset += 1;
         let verdict = Verdict {
             partition: partition_of_resource(resource, PARTITIONS),
             place,
             epoch: EPOCH,
             resource: resource.into(),
-            says: says(number, ruling, self.agent.shared().clock.read_wall()),
+            says: verdict_of(number, ruling, self.agent.shared().clock.read_wall()),
         };
         let now = self.agent.shared().clock.read();
-        said.session.take_verdicts(vec![verdict], now);
+        state.session.take_verdicts(vec![verdict], now);
     }
 
-    fn sweep(&self, said: &mut TestState) {
+    fn sweep(&self, state: &mut TestState) {
         let shared = self.agent.shared();
         let mut words = Vec::new();
         shared.hold_table.sweep(&mut words);
-        said.session.take(words, shared.clock.read());
+        state.session.take(words, shared.clock.read());
     }
 
     fn learn_copies(&self, resource: &str, change: impl FnOnce(&mut PublicCopies)) {
@@ -302,7 +303,7 @@ fn full() -> ScopeChange {
     ScopeChange::Denied(Mono::MAX, denial)
 }
 
-fn says(number: u64, ruling: Ruling, now: Timestamp) -> VerdictSays {
+fn verdict_of(number: u64, ruling: Ruling, now: Timestamp) -> VerdictSays {
     match ruling {
         Ruling::Confirmed => VerdictSays::Counted {
             number,
@@ -312,7 +313,7 @@ fn says(number: u64, ruling: Ruling, now: Timestamp) -> VerdictSays {
         Ruling::Excess(excess, scope) => VerdictSays::Counted {
             number,
             excess,
-            by: Some(told(scope)),
+            by: Some(scope_of(scope)),
         },
         Ruling::Granted(copies) => VerdictSays::Granted {
             number,
@@ -322,7 +323,7 @@ fn says(number: u64, ruling: Ruling, now: Timestamp) -> VerdictSays {
         Ruling::Full(scope) => VerdictSays::Granted {
             number,
             copies: 0,
-            by: Some(told(scope)),
+            by: Some(scope_of(scope)),
         },
         Ruling::Seized(domain, copies) => VerdictSays::Seized {
             number,
@@ -353,7 +354,7 @@ fn says(number: u64, ruling: Ruling, now: Timestamp) -> VerdictSays {
 }
 
 /// The scope in a statement. Only a group's name matters, and the kit calls it `group`.
-fn told(scope: Scope) -> statement::Scope {
+fn scope_of(scope: Scope) -> statement::Scope {
     match scope {
         Scope::Pair => statement::Scope::Pair("domain".into()),
         Scope::Resource => statement::Scope::Resource,

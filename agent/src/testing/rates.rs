@@ -102,7 +102,7 @@ impl TestAgent {
             since: shared.clock.read_wall(),
         };
         let now = shared.clock.read();
-        self.said()
+        self.state()
             .near
             .take(&resource, 0, &notice, Span::ZERO, now);
     }

@@ -148,7 +148,7 @@ async fn panicking_callbacks_are_counted_and_heartbeats_go_on() {
     let aggregator = Aggregator::start(1).await;
     let builder = Agent::builder()
         .on_hold(|news| panic!("of {}", news.number()))
-        .on_heard(|_| panic!("of a denial"));
+        .on_statement(|_| panic!("of a denial"));
     let agent = built_beside(&aggregator, Reserving::Optimistic, builder).await;
     let sandbox = agent.copies("sandbox");
     let hold = sandbox.reserve("acme", 2).expect("not full");

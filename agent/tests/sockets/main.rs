@@ -46,7 +46,7 @@ fn listening(
     let agent = Agent::builder()
         .name("a")
         .aggregator(aggregator.agents.to_string())
-        .on_heard(move |heard| {
+        .on_statement(move |heard| {
             let what = (heard.domain().unwrap_or("*").to_owned(), heard.change());
             let _ = told.lock().expect("not poisoned").send(what);
         })

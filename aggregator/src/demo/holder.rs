@@ -77,7 +77,7 @@ struct Holder {
 /// Errors of its pipes, and invalid settings of the agent.
 pub fn hold(part: &HolderPart) -> anyhow::Result<()> {
     let (sender, heard) = channel();
-    let builder = part.agent.builder().on_heard(move |_| {
+    let builder = part.agent.builder().on_statement(move |_| {
         let _ = sender.send(());
     });
     let agent = builder.build()?;

@@ -139,7 +139,7 @@ pub fn play(part: &PlayerPart) -> anyhow::Result<()> {
 
 fn build(part: &PlayerPart, arrivals: &Arc<Mutex<Vec<(u64, Code)>>>) -> anyhow::Result<Agent> {
     let arrivals = Arc::clone(arrivals);
-    let builder = part.agent.builder().on_heard(move |news| {
+    let builder = part.agent.builder().on_statement(move |news| {
         let at = monotonic_ns();
         if let Ok(mut arrivals) = arrivals.lock() {
             arrivals.push((at, news.code()));

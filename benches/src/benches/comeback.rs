@@ -120,7 +120,7 @@ pub fn child_agents(args: &[String]) -> anyhow::Result<()> {
     for number in 0..AGENTS {
         let (hearing, at_ns) = (Arc::clone(&heard), Arc::clone(&last_ns));
         let agent = builder(&format!("bench-{process}-{number}"), place)?
-            .on_heard(move |news| {
+            .on_statement(move |news| {
                 let round = news.domain().and_then(|domain| domain.parse().ok());
                 if let Some(round) = round {
                     let mut heard = hearing.lock().unwrap_or_else(PoisonError::into_inner);

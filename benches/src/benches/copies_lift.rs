@@ -233,7 +233,7 @@ fn agent(args: &[String], heard: &Arc<Heard>) -> anyhow::Result<Agent> {
     let mut builder = Agent::builder()
         .name(&name)
         .aggregator(&address)
-        .on_heard(move |news| {
+        .on_statement(move |news| {
             hearing.take_in(news.domain().unwrap_or_default(), news.change());
         });
     if let (Some(bootstrap), Some(prefix)) = (args.get(2), args.get(3)) {

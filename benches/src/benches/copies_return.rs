@@ -124,7 +124,7 @@ fn listening(aggregator: &str, opened: &Arc<Opened>) -> anyhow::Result<Agent> {
     let agent = Agent::builder()
         .name("bench-listens")
         .aggregator(aggregator)
-        .on_heard(move |news| {
+        .on_statement(move |news| {
             if news.change() == Change::Opened {
                 opening.take_in(news.domain().unwrap_or_default());
             }

@@ -281,7 +281,7 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
     let heard = Arc::new(Heard::default());
     let hearing = Arc::clone(&heard);
     let agent = builder(&name, args.get(1..).unwrap_or_default())?
-        .on_heard(move |news| hearing.take_in(news.domain().unwrap_or_default()))
+        .on_statement(move |news| hearing.take_in(news.domain().unwrap_or_default()))
         .build()?;
     let rate = agent.rate(RESOURCE);
     say(&block_on(agent.ready(Duration::from_secs(10)))?)?;

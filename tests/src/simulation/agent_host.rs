@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tollgate_agent::simulation::{Happening, Identity, SimulatedAgent};
+use tollgate_agent::simulation::{Identity, SimulatedAgent, SocketEvent};
 use tollgate_agent::{Agent, Rate};
 use tollgate_shared::epoch::{EpochSecret, SECRET_BYTES};
 use tollgate_shared::time::Timestamp;
@@ -87,7 +87,7 @@ pub struct AgentHost {
     /// Records sent, by id.
     pub(super) sent: BTreeMap<u64, Batch>,
     /// Messages that wait for the end of a network cut.
-    pub(super) held: Vec<(Edge, u64, Happening)>,
+    pub(super) held: Vec<(Edge, u64, SocketEvent)>,
     /// The holds of its services.
     pub holding: Holding,
     /// Estimates that are not settled yet.
@@ -219,8 +219,8 @@ impl AgentHost {
     }
 
     /// Notes an answer to the newest hello.
-    pub(super) fn note_answer(&mut self, happening: &Happening, now_us: u64) {
-        let Happening::LinkSaid { peer, message } = happening else {
+    pub(super) fn note_answer(&mut self, event: &SocketEvent, now_us: u64) {
+        let SocketEvent::LinkMessage { peer, message } = event else {
             return;
         };
         if let Ok(FromAggregator::Welcome { nonce, .. }) = FromAggregator::decode(message)
@@ -300,9 +300,9 @@ impl World {
         let Some(process) = &mut self.agents[agent].process else {
             return;
         };
-        let wishes = process.take_wishes();
-        for wish in wishes {
-            self.grant(agent, wish);
+        let requests = process.take_requests();
+        for request in requests {
+            self.grant(agent, request);
         }
         for owner in 0..self.owners.len() {
             self.send_messages(agent, owner);

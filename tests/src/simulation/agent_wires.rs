@@ -4,7 +4,7 @@
 //! What stays true: a message on a connection that is gone never arrives.
 
 use bytes::Bytes;
-use tollgate_agent::simulation::{Happening, Wish};
+use tollgate_agent::simulation::{SocketEvent, SocketRequest};
 use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator};
 
@@ -23,10 +23,10 @@ const PAUSE_LONGEST_US: u64 = 1_000_000;
 const CONNECT_WITHIN_US: u64 = 2_000_000;
 
 impl World {
-    pub(super) fn grant(&mut self, agent: usize, wish: Wish) {
-        match wish {
-            Wish::ReopenLink { peer } => self.link_ends(agent, peer),
-            Wish::OpenFeed { peer, topics, .. } => {
+    pub(super) fn grant(&mut self, agent: usize, request: SocketRequest) {
+        match request {
+            SocketRequest::ReopenLink { peer } => self.link_ends(agent, peer),
+            SocketRequest::OpenFeed { peer, topics, .. } => {
                 let host = &mut self.agents[agent];
                 let followed = Followed {
                     wanted: true,
@@ -38,7 +38,7 @@ impl World {
                 self.feed_ends(agent, peer);
                 self.try_feed(agent, peer, 0);
             }
-            Wish::Subscribe {
+            SocketRequest::Subscribe {
                 peer,
                 resource,
                 topic,
@@ -51,9 +51,9 @@ impl World {
                 let (connection, life) = (host.feeds[peer].connection, host.life);
                 if connection != 0 {
                     self.send_subscription(agent, peer, connection, topic);
-                    let happening = Happening::Subscribed { peer, resource };
+                    let event = SocketEvent::Subscribed { peer, resource };
                     self.at_agent(agent, self.now_us + 1, move |world| {
-                        world.agent_hears(agent, life, connection, happening);
+                        world.agent_hears(agent, life, connection, event);
                     });
                 }
             }
@@ -167,7 +167,7 @@ impl World {
     }
 
     /// Sends to an agent over one of its connections. A message held by a cut arrives after the end of the cut.
-    pub(super) fn send_to_agent(&mut self, edge: Edge, connection: u64, happening: Happening) {
+    pub(super) fn send_to_agent(&mut self, edge: Edge, connection: u64, event: SocketEvent) {
         let agent = edge.agent;
         let life = self.agents[agent].life;
         let sent = self.net.send(edge, self.now_us);
@@ -176,14 +176,14 @@ impl World {
             let held = &mut self.agents[agent].held;
             // As many as sockets buffer; the publisher drops further ones.
             if held.len() < 1_000 {
-                held.push((edge, connection, happening));
+                held.push((edge, connection, event));
             }
             return;
         }
         self.arrive(sent, |at_us, world| {
-            let happening = happening.clone();
+            let event = event.clone();
             world.at_agent(agent, at_us, move |world| {
-                world.agent_hears(agent, life, connection, happening);
+                world.agent_hears(agent, life, connection, event);
             });
         });
     }
@@ -198,8 +198,8 @@ impl World {
         let held = std::mem::take(&mut self.agents[edge.agent].held);
         let (now, later): (Vec<_>, Vec<_>) = held.into_iter().partition(|(of, ..)| *of == edge);
         self.agents[edge.agent].held = later;
-        for (edge, connection, happening) in now {
-            self.send_to_agent(edge, connection, happening);
+        for (edge, connection, event) in now {
+            self.send_to_agent(edge, connection, event);
         }
     }
 
@@ -240,7 +240,7 @@ impl World {
             || format!("agent {agent} has link {connection} to owner {owner}"),
         );
         self.with_agent(agent, |process| {
-            process.hear(Happening::LinkUp { peer: owner })
+            process.handle(SocketEvent::LinkUp { peer: owner })
         });
     }
 
@@ -265,7 +265,7 @@ impl World {
             || format!("agent {agent} loses link {connection} to owner {owner}"),
         );
         self.with_agent(agent, |process| {
-            process.hear(Happening::LinkDown { peer: owner })
+            process.handle(SocketEvent::LinkDown { peer: owner })
         });
         self.try_link(agent, owner, pause_us);
     }
@@ -323,7 +323,7 @@ impl World {
             || format!("agent {agent} has feed {connection} of owner {owner}"),
         );
         self.with_agent(agent, |process| {
-            process.hear(Happening::FeedUp {
+            process.handle(SocketEvent::FeedUp {
                 peer: owner,
                 subscribed,
             });
@@ -363,7 +363,7 @@ impl World {
         }
         self.owners[owner].connection_ended(connection);
         self.with_agent(agent, |process| {
-            process.hear(Happening::FeedDown { peer: owner })
+            process.handle(SocketEvent::FeedDown { peer: owner })
         });
         self.try_feed(agent, owner, PAUSE_FIRST_US);
     }
@@ -373,14 +373,14 @@ impl World {
         agent: usize,
         life: u64,
         connection: u64,
-        happening: Happening,
+        event: SocketEvent,
     ) {
         let host = &mut self.agents[agent];
         if host.life != life || host.process.is_none() {
             return;
         }
-        match &happening {
-            Happening::LinkSaid { peer, message } => {
+        match &event {
+            SocketEvent::LinkMessage { peer, message } => {
                 if host.links[*peer].connection != connection {
                     return;
                 }
@@ -392,7 +392,7 @@ impl World {
                 let message = message.clone();
                 self.check_answer(agent, &message);
             }
-            Happening::FeedSaid { peer, frame, .. } => {
+            SocketEvent::FeedFrame { peer, frame, .. } => {
                 if host.feeds[*peer].connection != connection {
                     return;
                 }
@@ -404,27 +404,27 @@ impl World {
                         )
                     });
             }
-            Happening::Subscribed { peer, .. } => {
+            SocketEvent::Subscribed { peer, .. } => {
                 if host.feeds[*peer].connection != connection {
                     return;
                 }
             }
-            Happening::LinkDown { peer } => {
+            SocketEvent::LinkDown { peer } => {
                 if host.links[*peer].connection == connection {
                     self.link_ends(agent, *peer);
                 }
                 return;
             }
-            Happening::FeedDown { peer } => {
+            SocketEvent::FeedDown { peer } => {
                 if host.feeds[*peer].connection == connection {
                     self.feed_ends(agent, *peer);
                 }
                 return;
             }
-            Happening::LinkUp { .. } | Happening::FeedUp { .. } => {}
+            SocketEvent::LinkUp { .. } | SocketEvent::FeedUp { .. } => {}
         }
-        self.agents[agent].note_answer(&happening, self.now_us);
-        self.hand_over(agent, happening);
+        self.agents[agent].note_answer(&event, self.now_us);
+        self.hand_over(agent, event);
     }
 }
 

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_agent::simulation::Happening;
+use tollgate_agent::simulation::SocketEvent;
 use tollgate_shared::log_position::{Code, LogPosition};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Watermark};
@@ -82,10 +82,10 @@ impl World {
     }
 
     /// What arrived. `None`: it is no frame of a resource or of the control topic, and no snapshot.
-    fn message_of(&self, agent: usize, happening: &Happening) -> Option<WireMessage> {
+    fn message_of(&self, agent: usize, event: &SocketEvent) -> Option<WireMessage> {
         let own_topic = self.agents[agent].process.as_ref()?.topic();
-        let (peer, clock, mut message) = match happening {
-            Happening::FeedSaid { peer, topic, frame } if *topic != own_topic => {
+        let (peer, clock, mut message) = match event {
+            SocketEvent::FeedFrame { peer, topic, frame } if *topic != own_topic => {
                 let frame = Frame::decode(frame).ok()?;
                 let topics = match &*frame.resource {
                     "" => Vec::new(),
@@ -100,7 +100,7 @@ impl World {
                 };
                 (*peer, frame.sent, message)
             }
-            Happening::LinkSaid { peer, message } => {
+            SocketEvent::LinkMessage { peer, message } => {
                 let Ok(FromAggregator::Snapshot(of)) = FromAggregator::decode(message) else {
                     return None;
                 };
@@ -136,7 +136,7 @@ impl World {
         };
         let of = |name: &'static str| {
             let partitions = message.watermarks.iter().map(|one| one.partition);
-            partitions.filter_map(move |at| Some(((name, at), process.heard_upto(name, at)?)))
+            partitions.filter_map(move |at| Some(((name, at), process.received_upto(name, at)?)))
         };
         all.filter(is_of_it).flat_map(of).collect()
     }
@@ -149,11 +149,11 @@ impl World {
     }
 
     /// Hands something that arrived to an agent's process.
-    pub(super) fn hand_over(&mut self, agent: usize, happening: Happening) {
-        let message = self.message_of(agent, &happening);
+    pub(super) fn hand_over(&mut self, agent: usize, event: SocketEvent) {
+        let message = self.message_of(agent, &event);
         let before = message.as_ref().map(|message| self.reached(agent, message));
         let (refused, taken) = self.counts(agent);
-        self.with_agent(agent, |process| process.hear(happening));
+        self.with_agent(agent, |process| process.handle(event));
         let (Some(message), Some(before)) = (message, before) else {
             return;
         };
@@ -292,7 +292,7 @@ impl World {
             one.is_due && !one.is_superseded && self.now_us + early_us < one.ends_us.1
         };
         let reached = received.reached.get(&(key.0, code.partition))?;
-        let is_leased = process.heard_upto(resource, code.partition) == Some(reached.place)
+        let is_leased = process.received_upto(resource, code.partition) == Some(reached.place)
             && self.now_us + EARLY_US < reached.from_us + lease_us(resource);
         let is_of_this_log = process.known_log(code.partition) == one.log;
         (is_due(one) && is_leased && is_of_this_log).then_some(code)

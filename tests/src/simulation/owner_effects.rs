@@ -5,7 +5,7 @@
 //! with the second engine before any agent receives it.
 
 use bytes::Bytes;
-use tollgate_agent::simulation::Happening;
+use tollgate_agent::simulation::SocketEvent;
 use tollgate_api::state::{DigestsView, Readiness};
 use tollgate_server::core::announce::TOPIC_KEY_UNPROTECTED;
 use tollgate_server::core::counters::Counters;
@@ -184,11 +184,11 @@ impl World {
             owner,
             way: Way::Down,
         };
-        let happening = Happening::LinkSaid {
+        let event = SocketEvent::LinkMessage {
             peer: owner,
             message: message.into(),
         };
-        self.send_to_agent(edge, connection, happening);
+        self.send_to_agent(edge, connection, event);
     }
 
     pub(super) fn publish(&mut self, owner: usize, topic: Topic, bytes: Vec<u8>) {
@@ -230,12 +230,12 @@ impl World {
                 owner,
                 way: Way::Feed,
             };
-            let happening = Happening::FeedSaid {
+            let event = SocketEvent::FeedFrame {
                 peer: owner,
                 topic,
                 frame: frame.clone(),
             };
-            self.send_to_agent(edge, connection, happening);
+            self.send_to_agent(edge, connection, event);
         }
     }
 

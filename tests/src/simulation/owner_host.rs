@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tollgate_agent::simulation::Happening;
+use tollgate_agent::simulation::SocketEvent;
 use tollgate_log::Chunks;
 use tollgate_log::journal::core::JournalCommand;
 use tollgate_log::journal::snapshots::Snapshots;
@@ -364,13 +364,13 @@ impl World {
         feed: bool,
     ) {
         let life = self.agents[agent].life;
-        let happening = match feed {
-            true => Happening::FeedDown { peer: owner },
-            false => Happening::LinkDown { peer: owner },
+        let event = match feed {
+            true => SocketEvent::FeedDown { peer: owner },
+            false => SocketEvent::LinkDown { peer: owner },
         };
         let us = self.random.spread(50, 5_000);
         self.at_agent(agent, self.now_us + us, move |world| {
-            world.agent_hears(agent, life, connection, happening);
+            world.agent_hears(agent, life, connection, event);
         });
     }
 

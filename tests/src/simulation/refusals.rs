@@ -49,7 +49,7 @@ impl World {
         let known = process.map(|one| {
             (
                 one.known_log(partition),
-                one.heard_upto(resource, partition),
+                one.received_upto(resource, partition),
             )
         });
         known.unwrap_or_default()

@@ -107,33 +107,27 @@ impl SessionBench {
         copies: u32,
     ) -> (u64, oneshot::Receiver<HoldAnswer>) {
         let (answer, verdict) = oneshot::channel();
-        let seldom = RareNotice::Reserve {
+        let rare = RareNotice::Reserve {
             domain: domain.into(),
             copies,
             min: copies,
             answer,
         };
-        (
-            self.give(None, NoticeKind::Seldom(Box::new(seldom))),
-            verdict,
-        )
+        (self.give(None, NoticeKind::Rare(Box::new(rare))), verdict)
     }
 
     pub(super) fn seize(&mut self, id: u128) -> (u64, oneshot::Receiver<HoldAnswer>) {
         let (answer, verdict) = oneshot::channel();
         let from = TransferId(id);
-        let seldom = RareNotice::Seize { from, answer };
-        (
-            self.give(None, NoticeKind::Seldom(Box::new(seldom))),
-            verdict,
-        )
+        let rare = RareNotice::Seize { from, answer };
+        (self.give(None, NoticeKind::Rare(Box::new(rare))), verdict)
     }
 
     pub(super) fn confirm(&mut self, number: u64) -> oneshot::Receiver<HoldStanding> {
         let (answer, word) = oneshot::channel();
         self.give(
             Some(number),
-            NoticeKind::Seldom(Box::new(RareNotice::Confirm { answer })),
+            NoticeKind::Rare(Box::new(RareNotice::Confirm { answer })),
         );
         word
     }
@@ -142,7 +136,7 @@ impl SessionBench {
         let (answer, word) = oneshot::channel();
         self.give(
             Some(number),
-            NoticeKind::Seldom(Box::new(RareNotice::Watch { answer })),
+            NoticeKind::Rare(Box::new(RareNotice::Watch { answer })),
         );
         word
     }

@@ -150,12 +150,10 @@ impl HoldSession {
             NoticeKind::Release { copies } => HoldAct::Release { copies },
             NoticeKind::Cancel if held.remove(number).is_none() => return,
             NoticeKind::Cancel => HoldAct::Cancel,
-            NoticeKind::Seldom(seldom) => {
-                match Self::take_seldom(held, number, *seldom, word.at, now) {
-                    Some(act) => act,
-                    None => return,
-                }
-            }
+            NoticeKind::Rare(rare) => match Self::take_seldom(held, number, *rare, word.at, now) {
+                Some(act) => act,
+                None => return,
+            },
         };
         let partition = held.partition;
         let operation = Operation {
@@ -171,11 +169,11 @@ impl HoldSession {
     fn take_seldom(
         held: &mut HeldResource,
         number: u64,
-        seldom: RareNotice,
+        rare: RareNotice,
         at: tollgate_shared::time::Timestamp,
         now: Mono,
     ) -> Option<HoldAct> {
-        match seldom {
+        match rare {
             RareNotice::Reserve {
                 domain,
                 copies,

@@ -258,7 +258,7 @@ fn a_transfer_takes_copies_from_the_hold_at_once() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 3);
     let transfer = |copies| {
-        NoticeKind::Seldom(Box::new(RareNotice::Transfer {
+        NoticeKind::Rare(Box::new(RareNotice::Transfer {
             copies,
             to: TransferId(5),
             ttl: Span::from_secs(9),

@@ -81,7 +81,7 @@ fn an_excess_is_asked_about_until_it_is_given_back() {
         to: TransferId(5),
         ttl: Span::from_secs(9),
     };
-    bench.give(Some(one), NoticeKind::Seldom(Box::new(transfer)));
+    bench.give(Some(one), NoticeKind::Rare(Box::new(transfer)));
     let mut asked = bench.watch(one);
     assert!(asked.try_recv().is_err(), "the rest was granted");
     assert_eq!(bench.confirm(one).try_recv(), Ok(HoldStanding::Confirmed));

@@ -258,7 +258,10 @@ fn groups_sent(public: &Public) -> usize {
             group.name.len() + HEADS + members
         })
         .sum();
-    let rules = public.descriptors.iter().map(DescriptorRule::told_bytes);
+    let rules = public
+        .descriptors
+        .iter()
+        .map(DescriptorRule::announced_bytes);
     (bytes + rules.sum::<usize>()).div_ceil(STATEMENT_BYTES)
 }
 

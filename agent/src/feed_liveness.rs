@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn a_pair_is_blind_without_a_lease_of_its_partition() {
-        let sight = Liveness::new(Mono(5));
-        assert!(sight.is_blind("r", "acme", Mono(5)));
+        let liveness = Liveness::new(Mono(5));
+        assert!(liveness.is_blind("r", "acme", Mono(5)));
         let leases: Vec<Lease> = (0..4).map(|_| Lease::default()).collect();
-        sight.set_partitions(4, leases.clone(), Vec::new());
+        liveness.set_partitions(4, leases.clone(), Vec::new());
         let of = |domain: &str| partition_of_pair("r", domain, 4);
         let other = (0..)
             .map(|n| format!("t{n}"))
@@ -167,16 +167,18 @@ mod tests {
             .expect("another");
         let until = Mono(1_000);
         leases[of("acme") as usize].renew(until);
-        sight.update(Mono(10));
-        assert!(!sight.is_blind("r", "acme", Mono(10)) && sight.is_blind("r", &other, Mono(10)));
-        assert_eq!(sight.blind_since(), Some(Mono(5)));
+        liveness.update(Mono(10));
+        assert!(
+            !liveness.is_blind("r", "acme", Mono(10)) && liveness.is_blind("r", &other, Mono(10))
+        );
+        assert_eq!(liveness.blind_since(), Some(Mono(5)));
         leases.iter().for_each(|lease| lease.renew(until));
-        assert!(sight.update(Mono(10)));
-        assert!(!sight.is_blind("r", &other, Mono(10)));
-        assert_eq!(sight.blind_since(), None);
+        assert!(liveness.update(Mono(10)));
+        assert!(!liveness.is_blind("r", &other, Mono(10)));
+        assert_eq!(liveness.blind_since(), None);
         let late = until.plus(Span::from_micros(1));
-        assert!(!sight.update(late));
-        assert!(sight.is_blind("r", "acme", late));
-        assert_eq!(sight.blind_since(), Some(late));
+        assert!(!liveness.update(late));
+        assert!(liveness.is_blind("r", "acme", late));
+        assert_eq!(liveness.blind_since(), Some(late));
     }
 }

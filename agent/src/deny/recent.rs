@@ -29,12 +29,12 @@ const STEP_BITS: u32 = 14;
 
 /// The table.
 #[derive(Debug)]
-pub(crate) struct Lately {
+pub(crate) struct RecentPairs {
     /// The upper half of a fingerprint, and the step in which its time ends.
     slots: Box<[AtomicU64]>,
 }
 
-impl Default for Lately {
+impl Default for RecentPairs {
     fn default() -> Self {
         Self {
             slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
@@ -42,7 +42,7 @@ impl Default for Lately {
     }
 }
 
-impl Lately {
+impl RecentPairs {
     /// The calls of a pair are urgent until this instant, or until the later one that is already stored. Only the
     /// listener calls this.
     pub(crate) fn note(&self, fingerprint: u64, until: Mono) {
@@ -93,26 +93,26 @@ mod tests {
 
     #[test]
     fn a_pair_is_remembered_until_the_later_of_two_ends() {
-        let lately = Lately::default();
+        let recent = RecentPairs::default();
         let pair = 0x1234_5678_0000_0042;
-        assert!(!lately.has(pair, NOW));
-        lately.note(pair, NOW.plus(Span::from_secs(5)));
-        lately.note(pair, NOW.plus(Span::from_secs(1)));
-        assert!(lately.has(pair, NOW.plus(Span::from_millis(4_999))));
-        assert!(!lately.has(pair, NOW.plus(Span::from_millis(5_033))));
-        lately.note(pair, Mono::MAX);
-        assert!(lately.has(pair, NOW.plus(Span::from_secs(3_600))));
+        assert!(!recent.has(pair, NOW));
+        recent.note(pair, NOW.plus(Span::from_secs(5)));
+        recent.note(pair, NOW.plus(Span::from_secs(1)));
+        assert!(recent.has(pair, NOW.plus(Span::from_millis(4_999))));
+        assert!(!recent.has(pair, NOW.plus(Span::from_millis(5_033))));
+        recent.note(pair, Mono::MAX);
+        assert!(recent.has(pair, NOW.plus(Span::from_secs(3_600))));
     }
 
     #[test]
     fn a_later_pair_replaces_another_in_its_slot() {
-        let lately = Lately::default();
+        let recent = RecentPairs::default();
         let (one, other) = (0x1_0000_0042, 0x2_0000_0042);
-        lately.note(one, Mono::MAX);
-        assert!(!lately.has(other, NOW), "it has the slot, not the name");
-        lately.note(other, NOW.plus(Span::from_secs(1)));
+        recent.note(one, Mono::MAX);
+        assert!(!recent.has(other, NOW), "it has the slot, not the name");
+        recent.note(other, NOW.plus(Span::from_secs(1)));
         assert_eq!(
-            (lately.has(one, NOW), lately.has(other, NOW)),
+            (recent.has(one, NOW), recent.has(other, NOW)),
             (false, true)
         );
     }

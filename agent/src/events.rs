@@ -11,7 +11,7 @@ use crate::scope::Scope;
 
 /// A denial that was entered into the deny list, or a denial that was lifted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard<'a> {
+pub struct StatementEvent<'a> {
     pub(crate) resource: &'a str,
     pub(crate) domain: Option<&'a str>,
     pub(crate) group: Option<&'a str>,
@@ -29,12 +29,12 @@ pub enum Change {
     Opened,
 }
 
-impl Heard<'_> {
+impl StatementEvent<'_> {
     /// The resource.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
-    /// let builder = Agent::builder().on_heard(|heard| println!("{}", heard.resource()));
+    /// let builder = Agent::builder().on_statement(|event| println!("{}", event.resource()));
     /// ```
     pub fn resource(&self) -> &str {
         self.resource
@@ -44,7 +44,7 @@ impl Heard<'_> {
     ///
     /// ```
     /// # use tollgate_agent::Agent;
-    /// let builder = Agent::builder().on_heard(|heard| println!("{:?}", heard.domain()));
+    /// let builder = Agent::builder().on_statement(|event| println!("{:?}", event.domain()));
     /// ```
     pub fn domain(&self) -> Option<&str> {
         self.domain
@@ -54,7 +54,7 @@ impl Heard<'_> {
     ///
     /// ```
     /// # use tollgate_agent::Agent;
-    /// let builder = Agent::builder().on_heard(|heard| println!("{:?}", heard.group()));
+    /// let builder = Agent::builder().on_statement(|event| println!("{:?}", event.group()));
     /// ```
     pub fn group(&self) -> Option<&str> {
         self.group
@@ -64,7 +64,7 @@ impl Heard<'_> {
     ///
     /// ```
     /// # use tollgate_agent::Agent;
-    /// let builder = Agent::builder().on_heard(|heard| println!("{}", heard.scope()));
+    /// let builder = Agent::builder().on_statement(|event| println!("{}", event.scope()));
     /// ```
     pub fn scope(&self) -> Scope {
         match (self.domain, self.group) {
@@ -78,7 +78,7 @@ impl Heard<'_> {
     ///
     /// ```
     /// # use tollgate_agent::Agent;
-    /// let builder = Agent::builder().on_heard(|heard| println!("{:?}", heard.change()));
+    /// let builder = Agent::builder().on_statement(|event| println!("{:?}", event.change()));
     /// ```
     pub fn change(&self) -> Change {
         self.change
@@ -88,7 +88,7 @@ impl Heard<'_> {
     ///
     /// ```
     /// # use tollgate_agent::Agent;
-    /// let builder = Agent::builder().on_heard(|heard| println!("tollgate explain {}", heard.code()));
+    /// let builder = Agent::builder().on_statement(|event| println!("tollgate explain {}", event.code()));
     /// ```
     pub fn code(&self) -> Code {
         self.code
@@ -98,7 +98,7 @@ impl Heard<'_> {
     ///
     /// ```
     /// # use tollgate_agent::Agent;
-    /// let builder = Agent::builder().on_heard(|heard| println!("{:?}", heard.place()));
+    /// let builder = Agent::builder().on_statement(|event| println!("{:?}", event.place()));
     /// ```
     pub fn place(&self) -> LogPosition {
         self.code.place
@@ -108,7 +108,7 @@ impl Heard<'_> {
     ///
     /// ```
     /// # use tollgate_agent::Agent;
-    /// let builder = Agent::builder().on_heard(|heard| println!("{:?} ago", heard.at().elapsed()));
+    /// let builder = Agent::builder().on_statement(|event| println!("{:?} ago", event.at().elapsed()));
     /// ```
     pub fn at(&self) -> Instant {
         self.at
@@ -190,9 +190,9 @@ impl fmt::Debug for OnNear {
 
 /// The host's callback for changes of the deny list.
 #[derive(Clone)]
-pub(crate) struct OnHeard(pub(crate) Arc<dyn Fn(&Heard<'_>) + Send + Sync>);
+pub(crate) struct OnStatement(pub(crate) Arc<dyn Fn(&StatementEvent<'_>) + Send + Sync>);
 
-impl fmt::Debug for OnHeard {
+impl fmt::Debug for OnStatement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OnHeard(..)")
     }
