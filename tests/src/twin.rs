@@ -14,7 +14,7 @@ use serde_json::Value;
 use tollgate_limits::versions::{Entered, LimitsBook};
 use tollgate_log::{Delivered, LogEvent, Stream};
 use tollgate_model::PartitionModel;
-use tollgate_replay::judge::{At, Versions, feed};
+use tollgate_replay::model_check::{At, Versions, feed};
 use tollgate_server::core::event::{Effect, Event, Now, QueryId};
 use tollgate_server::core::recordings::WAITING_MAX;
 use tollgate_server::core::view::{Query, Reply};

@@ -262,7 +262,7 @@ impl Copies {
     fn would_take(&self, domain: &str, want: Want) -> Result<(), Refused> {
         let Inner { resource, shared } = &*self.inner;
         let fingerprint = resource.fingerprint(domain);
-        let leave = self.judge(fingerprint, domain, want, Asking::Look)?;
+        let leave = self.decide(fingerprint, domain, want, Asking::Look)?;
         let wanted = self.wanted(fingerprint, domain, leave);
         let held = shared.hold_table.held(resource, fingerprint, domain);
         if wanted.fits_beside(held).is_some() || self.lets_all_through() {
@@ -350,13 +350,13 @@ impl Copies {
         domain: &str,
         want: Want,
     ) -> Result<Hold, Refused> {
-        let leave = self.judge(fingerprint, domain, want, Asking::Take)?;
+        let leave = self.decide(fingerprint, domain, want, Asking::Take)?;
         self.take_up_to(fingerprint, domain, leave)
     }
 
     /// What a call may take, by the known limits and the policy `blind`. A call that only looks takes nothing of the
     /// local rate under `blind`, and is not counted as let through.
-    fn judge(
+    fn decide(
         &self,
         fingerprint: u64,
         domain: &str,

@@ -9,7 +9,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tollgate_engine::copies::{AgentIx, Ahead, Ask, Copies, CopyLimits, Effects, HoldId, NameKey};
+use tollgate_engine::copies::{
+    AgentIx, Ahead, Copies, CopiesRequest, CopyLimits, Effects, HoldId, NameKey,
+};
 use tollgate_shared::time::{Span, Timestamp};
 
 const DOMAINS: usize = 100_000;
@@ -149,8 +151,8 @@ fn measure(holds: usize) {
     );
 }
 
-fn ask(id: HoldId, domain: &str) -> Ask<'_> {
-    Ask {
+fn ask(id: HoldId, domain: &str) -> CopiesRequest<'_> {
+    CopiesRequest {
         id,
         // A thousand holds for each second.
         at: Timestamp::from_micros(id.number * 1_000),

@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use super::network_names::domain_of;
 use super::own::{NotChanged, OVERRIDE_ROWS_MAX, Own};
+use super::own_statements::ReadStatements;
 use super::resource::{CopiesResource, RateResource, Resource};
 use super::rows::RowStatement;
 use super::stated::Stated;
 use super::tables::RateOverride;
 use super::version::{Classes, Limits};
-use super::words::ReadStatements;
 
 impl Limits {
     /// These limits with the row of one domain changed; `None` removes the row.

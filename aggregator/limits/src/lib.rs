@@ -22,13 +22,13 @@ mod changed;
 mod descriptors;
 mod fault;
 mod forgets;
-mod judge;
 mod names;
 mod network_names;
 mod networks;
 mod normal;
 mod numbers;
 mod own;
+mod own_statements;
 mod path;
 mod patterns;
 mod print;
@@ -43,6 +43,7 @@ mod report;
 #[cfg(test)]
 mod report_tests;
 mod resource;
+mod review;
 mod rows;
 mod scale;
 #[cfg(test)]
@@ -59,7 +60,6 @@ mod units;
 mod version;
 pub mod versions;
 mod warning;
-mod words;
 
 mod zone;
 mod zone_tables;
@@ -69,7 +69,6 @@ pub use beside::OverrideRow;
 pub use descriptors::Descriptors;
 pub use fault::{FAULTS_MAX, Fault, FaultKind, Faults};
 pub use forgets::{Forgotten, forgets, forgotten, forgotten_by_documents};
-pub use judge::{STATE_BYTES_WARN, hits_max_in, state_bytes_at_limit};
 pub use names::{NameTable, TABLE_BYTES_MAX};
 pub use network_names::spelt_domain;
 pub use networks::Networks;
@@ -81,6 +80,7 @@ pub use report::{CheckReport, ResourceReport, SizeReport, check};
 pub use resource::{
     CopiesResource, Excess, Group, Mode, NEAR_DEFAULT, RateResource, Reserve, Resource,
 };
+pub use review::{STATE_BYTES_WARN, hits_max_in, state_bytes_at_limit};
 pub use scale::{SCALED_WINDOW_MIN, ScaleFault};
 pub use settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate};
 pub use spelling::{parse_quota, parse_rate, print_quota, print_rate};

@@ -19,7 +19,7 @@ const UNITS: [u64; 5] = [1, 60, 3_600, 86_400, 604_800];
 /// Prints the stated fields, each followed by `end`.
 pub(super) fn write_stated(out: &mut String, stated: &Stated, end: &str) -> fmt::Result {
     // A field that one of the three replaces need not be printed, see `Stated::replacing`.
-    let replaced = stated.states_a_usual();
+    let replaced = stated.states_a_base_constraint();
     let none = |out: &mut String, is_none: bool, field: &str| match is_none {
         true => write!(out, "{field} = \"none\"{end}"),
         false => Ok(()),

@@ -9,9 +9,9 @@ use std::fmt;
 use serde::Serialize;
 
 use super::fault::{Fault, Faults};
-use super::judge::state_bytes_at_limit;
 use super::numbers::ClassId;
 use super::resource::Resource;
+use super::review::state_bytes_at_limit;
 use super::tables::RateOverride;
 use super::version::Limits;
 use super::warning::{Bytes, Warning, Warnings};

@@ -131,7 +131,7 @@ impl Stated {
     /// tiers has none of the other two.
     #[must_use]
     pub fn replacing(self) -> Self {
-        if !self.states_a_usual() {
+        if !self.states_a_base_constraint() {
             return self;
         }
         Self {
@@ -143,14 +143,14 @@ impl Stated {
     }
 
     /// Whether it states windows, a bucket or tiers.
-    pub fn states_a_usual(&self) -> bool {
+    pub fn states_a_base_constraint(&self) -> bool {
         self.windows.value().is_some()
             || self.bucket.value().is_some()
             || self.tiers.value().is_some()
     }
 
     /// Whether it states a constraint, or `"none"` for one.
-    pub fn says_a_constraint(&self) -> bool {
+    pub fn states_a_constraint(&self) -> bool {
         let silent = self.windows.is_inherited()
             && self.bucket.is_inherited()
             && self.tiers.is_inherited()

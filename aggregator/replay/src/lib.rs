@@ -29,7 +29,7 @@ pub mod explain;
 pub mod export;
 pub mod fill;
 #[cfg(feature = "model")]
-pub mod judge;
+pub mod model_check;
 pub mod picture;
 pub mod range;
 pub mod replay;

@@ -36,7 +36,7 @@ pub struct Range {
 
 /// Where a record lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lies {
+pub enum RangePosition {
     /// Before the range.
     Before,
     /// In the range.
@@ -55,17 +55,17 @@ impl Range {
     }
 
     /// Where a record lies, in a partition for which [`Range::has`] returns true.
-    pub fn lies(&self, offset: u64, appended: Timestamp) -> Lies {
+    pub fn lies(&self, offset: u64, appended: Timestamp) -> RangePosition {
         let reached = |point: Point| match point {
             Point::At(instant) => instant <= appended,
             Point::Offset { offset: first, .. } => first <= offset,
         };
         if self.to.is_some_and(reached) {
-            Lies::Behind
+            RangePosition::Behind
         } else if self.from.is_none_or(reached) {
-            Lies::In
+            RangePosition::In
         } else {
-            Lies::Before
+            RangePosition::Before
         }
     }
 }
@@ -200,7 +200,12 @@ mod tests {
         let lies = |offset| range.lies(offset, Timestamp::ZERO);
         assert_eq!(
             [4, 5, 6, 7].map(lies),
-            [Lies::Before, Lies::In, Lies::In, Lies::Behind]
+            [
+                RangePosition::Before,
+                RangePosition::In,
+                RangePosition::In,
+                RangePosition::Behind
+            ]
         );
         assert!(range.has(1) && !range.has(2) && Range::default().has(9));
         let at = Timestamp::from_millis(9_000);

@@ -51,7 +51,7 @@ pub enum ReplayError {
 
 /// How a record was handled.
 #[derive(Debug)]
-pub enum Met<'a> {
+pub enum RecordResult<'a> {
     /// The engine applied it: see [`Replay::rulings`].
     Ruled(Record<'a>),
     /// It has a wrong tag, or names no limits version: aggregators keep it as a dead letter.
@@ -132,32 +132,34 @@ impl Replay {
         &mut self,
         delivered: &'a Delivered,
         source: &dyn Source,
-    ) -> Result<Met<'a>, ReplayError> {
+    ) -> Result<RecordResult<'a>, ReplayError> {
         self.rulings.clear();
         let record = match Record::decode(&delivered.bytes) {
             Ok(record) => record,
-            Err(error) => return Ok(Met::Undecodable(error.to_string())),
+            Err(error) => return Ok(RecordResult::Undecodable(error.to_string())),
         };
         if needs_tag(&delivered.bytes) {
             let ids = self.book.record_keys(self.engine.version().unwrap_or(0));
             let (bytes, partition) = (&delivered.bytes, self.partition);
             if !self.keys.authentic(ids, bytes, partition) {
-                return Ok(Met::Forged(self.keys.refusal(ids, bytes, partition)));
+                return Ok(RecordResult::Forged(
+                    self.keys.refusal(ids, bytes, partition),
+                ));
             }
         }
         match &record {
             Record::Unknown {
                 skippable: true, ..
-            } => return Ok(Met::Skipped),
+            } => return Ok(RecordResult::Skipped),
             Record::LimitsActivation(activation) => {
                 if let Some(why) = self.fault_of(delivered.offset, activation, source)? {
-                    return Ok(Met::Forged(why));
+                    return Ok(RecordResult::Forged(why));
                 }
             }
             _ => {}
         }
         self.feed(delivered, &record)?;
-        Ok(Met::Ruled(record))
+        Ok(RecordResult::Ruled(record))
     }
 
     /// Applies a record that is known to be valid; `delivered` has its offset and append time.

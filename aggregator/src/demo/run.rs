@@ -19,9 +19,9 @@ use super::replayed::BusyStretch;
 use super::report::{AgentCounts, DemoReport};
 use super::schedule::Schedule;
 use super::secured;
-use super::verdict::{Bench, Evidence};
+use super::verdict::{Bench, Observations};
 use super::view::View;
-use tollgate_replay::judge::{ModelCheck, Versions};
+use tollgate_replay::model_check::{ModelCheck, Versions};
 use tollgate_replay::source::limits_of;
 use tollgate_server::http::client::{Client, explained};
 
@@ -139,7 +139,7 @@ impl DemoStage {
         drop(agents);
         let returned = self.copies(attached)?;
         self.view.say("judging: the model replays the log");
-        let mut report = self.judge(
+        let mut report = self.check_observations(
             &names,
             &schedules,
             &notice,
@@ -432,7 +432,7 @@ impl DemoStage {
         Ok(())
     }
 
-    fn judge(
+    fn check_observations(
         &mut self,
         names: &[String],
         schedules: &[Schedule],
@@ -444,7 +444,7 @@ impl DemoStage {
         let seen = (0..names.len())
             .map(|agent| read_seen(&self.seen_file(agent)))
             .collect::<Result<Vec<_>, _>>()?;
-        let evidence = Evidence {
+        let observations = Observations {
             names,
             schedules,
             seen: &seen,
@@ -456,8 +456,8 @@ impl DemoStage {
         let versions = Versions::of(&limits_of(&*source)?);
         // It has no keys of a fleet that it was attached to.
         let keys = Keyring::default().trusting_missing();
-        let judge = ModelCheck::new(source.partitions(), keys);
-        let mut bench = Bench::new(&evidence, judge);
+        let model_check = ModelCheck::new(source.partitions(), keys);
+        let mut bench = Bench::new(&observations, model_check);
         for partition in 0..source.partitions() {
             log_source::each_of_hits(&*source, partition, |record| {
                 bench.record(partition, record, &versions);

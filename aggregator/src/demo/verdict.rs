@@ -16,13 +16,13 @@ use super::figures::{Overshoot, Windows, overshoot, percentile};
 use super::player::{CallAnswer, PlayerLine};
 use super::schedule::Schedule;
 use tollgate_log::Delivered;
-use tollgate_replay::judge::{ModelCheck, RuledBatch, Versions, to_model};
+use tollgate_replay::model_check::{ModelCheck, RuledBatch, Versions, to_model};
 
 /// How many unjustified refusals are kept for the report.
 const SHOWN_MAX: usize = 10;
 
 /// What each agent did, and the facts of the run.
-pub struct Evidence<'a> {
+pub struct Observations<'a> {
     /// Names of the agents, by index.
     pub names: &'a [String],
     /// The schedule of each.
@@ -105,8 +105,8 @@ type LetThrough = HashMap<String, HashMap<String, PairCalls>>;
 
 /// Computes the verdict while the log is read.
 pub struct Bench<'a> {
-    evidence: &'a Evidence<'a>,
-    judge: ModelCheck,
+    observations: &'a Observations<'a>,
+    model_check: ModelCheck,
     let_through: Vec<LetThrough>,
     /// The denials that each agent entered, by agent.
     entered: Vec<EnteredDenials>,
@@ -117,17 +117,17 @@ pub struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     /// A bench that is ready for the log's first record.
-    pub fn new(evidence: &'a Evidence<'a>, judge: ModelCheck) -> Self {
+    pub fn new(observations: &'a Observations<'a>, model_check: ModelCheck) -> Self {
         let mut bench = Self {
-            evidence,
-            judge,
+            observations,
+            model_check,
             let_through: Vec::new(),
             entered: Vec::new(),
             delays: Delays::default(),
             reached: BTreeSet::new(),
             verdict: Verdict::default(),
         };
-        for (schedule, seen) in evidence.schedules.iter().zip(evidence.seen) {
+        for (schedule, seen) in observations.schedules.iter().zip(observations.seen) {
             let (mut through, mut entered) = (LetThrough::new(), EnteredDenials::new());
             for one in seen {
                 match one {
@@ -159,11 +159,11 @@ impl<'a> Bench<'a> {
 
     /// Takes the next record of a partition.
     pub fn record(&mut self, partition: u32, delivered: &Delivered, versions: &Versions) {
-        let Some(ruled) = self.judge.apply(partition, delivered, versions) else {
+        let Some(ruled) = self.model_check.apply(partition, delivered, versions) else {
             return;
         };
         let Some(agent) = self
-            .evidence
+            .observations
             .names
             .iter()
             .position(|name| name == ruled.agent)
@@ -184,7 +184,7 @@ impl<'a> Bench<'a> {
             }
             let granted = match ruling {
                 EntryRuling::Ruled { at_us, outcome } => {
-                    if *at_us < self.evidence.outage_us {
+                    if *at_us < self.observations.outage_us {
                         self.verdict.excess += outcome.excess;
                     }
                     outcome.granted
@@ -220,7 +220,7 @@ impl<'a> Bench<'a> {
                 continue;
             };
             let wall_us = self.wall_of(*filled_ns);
-            if self.evidence.outage_us <= wall_us {
+            if self.observations.outage_us <= wall_us {
                 continue;
             }
             let place = (
@@ -237,7 +237,7 @@ impl<'a> Bench<'a> {
     /// The wall time of a monotonic instant, derived from the first call that was made.
     fn wall_of(&self, monotonic: u64) -> u64 {
         let first = self
-            .evidence
+            .observations
             .seen
             .iter()
             .flatten()
@@ -256,7 +256,7 @@ impl<'a> Bench<'a> {
 
     /// The verdict, once the whole log has been read, and the number of records that could not be decoded.
     pub fn verdict(mut self) -> (Verdict, u64) {
-        for (agent, seen) in self.evidence.seen.iter().enumerate() {
+        for (agent, seen) in self.observations.seen.iter().enumerate() {
             for one in seen {
                 if let PlayerLine::Call {
                     index,
@@ -272,13 +272,13 @@ impl<'a> Bench<'a> {
         self.compare_with_ideal();
         self.measure_delays();
         self.look_for_effect();
-        self.verdict.excess += self.judge.global_excess(self.evidence.outage_us);
-        let unseen = self.judge.unseen();
+        self.verdict.excess += self.model_check.global_excess(self.observations.outage_us);
+        let unseen = self.model_check.unseen();
         (self.verdict, unseen.undecodable + unseen.forged)
     }
 
     fn count(&mut self, agent: usize, index: usize, wall_us: u64, answer: &CallAnswer) {
-        let before = wall_us < self.evidence.outage_us;
+        let before = wall_us < self.observations.outage_us;
         let calls = if before {
             &mut self.verdict.calls
         } else {
@@ -290,14 +290,14 @@ impl<'a> Bench<'a> {
             CallAnswer::ByPolicy(_) => calls.by_policy += 1,
             CallAnswer::Refused(code) => {
                 calls.refused += 1;
-                let (resource, domain) = names_of(&self.evidence.schedules[agent], index);
+                let (resource, domain) = names_of(&self.observations.schedules[agent], index);
                 self.reached
                     .insert((resource.to_owned(), Some(domain.to_owned())));
-                if !self.judge.justifies(*code, resource, domain, wall_us) {
+                if !self.model_check.justifies(*code, resource, domain, wall_us) {
                     self.verdict.unjustified += 1;
                     if self.verdict.unjustified_shown.len() < SHOWN_MAX {
-                        let name = &self.evidence.names[agent];
-                        let ends = self.judge.ends(*code, resource, domain);
+                        let name = &self.observations.names[agent];
+                        let ends = self.model_check.ends(*code, resource, domain);
                         self.verdict.unjustified_shown.push(format!(
                             "{name} refused {resource} {domain} at {wall_us} under {code}, {ends}"
                         ));
@@ -308,23 +308,23 @@ impl<'a> Bench<'a> {
     }
 
     fn compare_with_ideal(&mut self) {
-        let evidence = self.evidence;
+        let observations = self.observations;
         let mut calls: Vec<(u64, usize, usize, bool)> = Vec::new();
-        for (agent, seen) in evidence.seen.iter().enumerate() {
+        for (agent, seen) in observations.seen.iter().enumerate() {
             calls.extend(seen.iter().filter_map(|one| match one {
                 PlayerLine::Call {
                     index,
                     wall_us,
                     answer,
                     ..
-                } if *wall_us < evidence.outage_us => {
+                } if *wall_us < observations.outage_us => {
                     Some((*wall_us, agent, *index, *answer == CallAnswer::LetThrough))
                 }
                 _ => None,
             }));
         }
         calls.sort_unstable();
-        let model = to_model(evidence.limits);
+        let model = to_model(observations.limits);
         let mut limiters: HashMap<&str, InlineLimiter> = model
             .resources
             .iter()
@@ -334,7 +334,7 @@ impl<'a> Bench<'a> {
         let mut lengths: HashMap<(u32, u32), u64> = HashMap::new();
         let mut weighted: HashSet<(u32, u32)> = HashSet::new();
         for (at_us, agent, index, let_through) in calls {
-            let schedule = &evidence.schedules[agent];
+            let schedule = &observations.schedules[agent];
             let Some(call) = schedule.calls.get(index) else {
                 continue;
             };
@@ -352,20 +352,20 @@ impl<'a> Bench<'a> {
                 if whole {
                     SECOND_US
                 } else {
-                    window_us(evidence.limits, resource, domain)
+                    window_us(observations.limits, resource, domain)
                 }
             });
             if 1 < copies {
                 weighted.insert(unit);
             }
-            let window = at_us.saturating_sub(evidence.start_us) / length;
+            let window = at_us.saturating_sub(observations.start_us) / length;
             let count = windows.of(unit.0, unit.1, window);
             count.let_through += if let_through { copies } else { 0 };
             count.ideal += granted;
         }
-        let names = &evidence.schedules[0];
+        let names = &observations.schedules[0];
         let reached = &self.reached;
-        let whole_us = evidence.outage_us.saturating_sub(evidence.start_us);
+        let whole_us = observations.outage_us.saturating_sub(observations.start_us);
         let select = |of_weighted: bool| {
             let (lengths, weighted) = (&lengths, &weighted);
             windows.select(move |resource, domain, window| {
@@ -395,8 +395,8 @@ impl Bench<'_> {
     /// Checks that limits had their effect, with the check of the model's crate, over the calls before the outage
     /// and with the longest denial delay of the run.
     fn look_for_effect(&mut self) {
-        let evidence = self.evidence;
-        let agents = evidence.schedules.iter().zip(evidence.seen);
+        let observations = self.observations;
+        let agents = observations.schedules.iter().zip(observations.seen);
         let calls = agents
             .zip(&self.let_through)
             .flat_map(|((schedule, seen), let_through)| {
@@ -404,11 +404,11 @@ impl Bench<'_> {
                     let calls = let_through.get(resource)?.get(domain)?;
                     calls.logged.get(copy).copied()
                 };
-                effect::calls(schedule, seen, evidence.outage_us, logged)
+                effect::calls(schedule, seen, observations.outage_us, logged)
             });
         let delay_us = self.verdict.longest_delay_us;
-        let agents = evidence.seen.len() as u64;
-        let found = effect::violations(&to_model(evidence.limits), calls, delay_us, agents);
+        let agents = observations.seen.len() as u64;
+        let found = effect::violations(&to_model(observations.limits), calls, delay_us, agents);
         self.verdict.effect_violations = found.violations.len() as u64;
         self.verdict.effect_shown = found.violations.into_iter().take(SHOWN_MAX).collect();
         self.verdict.effect_judged = found.judged;

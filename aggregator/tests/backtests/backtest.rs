@@ -12,7 +12,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde_json::Value;
 use tollgate_limits::Limits;
 use tollgate_model::InlineLimiter;
-use tollgate_replay::judge::to_model;
+use tollgate_replay::model_check::to_model;
 
 const LIMITS: &str = r#"
 version = 1

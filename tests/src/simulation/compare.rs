@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use tollgate_engine::engine::{Counts, Engine, Fate, ResourceCounts, ResourceStatement, Rulings};
 use tollgate_model as model;
 use tollgate_model::log::{EntryRuling, NotRuled, RecordOutcome, TotalRuling};
-use tollgate_replay::judge::cause_to_wire;
+use tollgate_replay::model_check::cause_to_wire;
 use tollgate_shared::wire::hits::Hit;
 use tollgate_shared::wire::record::{Record, Total};
 use tollgate_shared::wire::statement::{Cause, Scope, StatementKind};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tollgate_limits::versions::{Entered, Version, Void};
 use tollgate_log::{Delivered, Stream};
-use tollgate_replay::judge::to_model;
+use tollgate_replay::model_check::to_model;
 use tollgate_shared::wire::amendment::{self, Amendment};
 use tollgate_shared::wire::limits_document::LimitsDocument;
 use tollgate_shared::wire::record::kind;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tollgate_limits::versions::{LimitsBook, Made};
 use tollgate_model as model;
 use tollgate_model::log::{HitEntry, HitsRecord, LogInput, Total};
-use tollgate_replay::judge::{act_to_model, kind_to_model, part_to_model};
+use tollgate_replay::model_check::{act_to_model, kind_to_model, part_to_model};
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::wire::hits::{HitBatch, Sender};
 use tollgate_shared::wire::record::Totals;

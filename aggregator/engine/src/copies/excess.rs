@@ -27,14 +27,14 @@ pub(super) struct ExcessOf(BTreeMap<u64, Excess>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Excess {
     pub(super) copies: u32,
-    pub(super) by: By,
+    pub(super) by: FullLimit,
 }
 
 /// Which limit was full. Numbers of groups change with the limits; the set of groups of a hold never does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct By(u32);
+pub(super) struct FullLimit(u32);
 
-impl By {
+impl FullLimit {
     const DOMAIN: Self = Self(0);
     const RESOURCE: Self = Self(1);
 
@@ -113,9 +113,9 @@ impl Copies {
             return Taken { excess, by };
         };
         let by = match found.by {
-            By::DOMAIN => Some(Limiter::Domain),
-            By::RESOURCE => Some(Limiter::Resource),
-            By(number) => {
+            FullLimit::DOMAIN => Some(Limiter::Domain),
+            FullLimit::RESOURCE => Some(Limiter::Resource),
+            FullLimit(number) => {
                 let set = self.holds.facts(slot).set;
                 let at = number as usize - 2;
                 let group = self.groups.of_set(set).nth(at);
@@ -133,7 +133,7 @@ impl Copies {
         if let Ok((_, facts)) = self.live(id) {
             let all = Excess {
                 copies: facts.copies,
-                by: By::DOMAIN,
+                by: FullLimit::DOMAIN,
             };
             self.set_excess(id, Some(all));
         }
@@ -153,12 +153,12 @@ impl Copies {
             return;
         };
         let by = match by {
-            Limiter::Domain => By::DOMAIN,
-            Limiter::Resource => By::RESOURCE,
+            Limiter::Domain => FullLimit::DOMAIN,
+            Limiter::Resource => FullLimit::RESOURCE,
             Limiter::Group(group) => {
                 let mut groups = self.groups.of_set(facts.set);
                 let at = groups.position(|(ix, _)| ix == group);
-                By::group(at.unwrap_or_default() as u32)
+                FullLimit::group(at.unwrap_or_default() as u32)
             }
         };
         let agent = self.agents.get(id.agent);

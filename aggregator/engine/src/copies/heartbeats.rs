@@ -23,7 +23,7 @@ pub use tollgate_shared::wire::heartbeat::Listed;
 
 use super::effects::{AgentIx, Effects, HoldId, HoldVerdict, OpRefused, TransferId};
 use super::holds::Flags;
-use super::ops::{Ask, excess_of};
+use super::ops::{CopiesRequest, excess_of};
 use super::state::Copies;
 
 /// The part of an epoch's holds that one full heartbeat lists.
@@ -291,7 +291,7 @@ impl Copies {
             self.counters.not_counted += 1;
             return HoldVerdict::NotCounted;
         }
-        let ask = Ask {
+        let ask = CopiesRequest {
             id,
             at: start,
             domain: entry.domain,

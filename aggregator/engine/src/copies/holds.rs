@@ -33,7 +33,7 @@ const LOST: u32 = 1 << 31;
 
 /// The facts about a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct HoldFacts {
     pub(super) id: HoldId,
     pub(super) domain: u32,
     pub(super) set: u32,
@@ -151,9 +151,9 @@ impl Holds {
     }
 
     #[inline]
-    pub(super) fn facts(&self, slot: u32) -> Facts {
+    pub(super) fn facts(&self, slot: u32) -> HoldFacts {
         let hold = self.table.at(slot);
-        Facts {
+        HoldFacts {
             id: HoldId {
                 agent: AgentIx(hold.agent),
                 number: hold.number(),
@@ -199,7 +199,7 @@ impl Holds {
     }
 
     /// Adds a hold whose id is not here yet.
-    pub(super) fn insert(&mut self, facts: &Facts, agents: &mut Agents) -> u32 {
+    pub(super) fn insert(&mut self, facts: &HoldFacts, agents: &mut Agents) -> u32 {
         let head = agents.get(facts.id.agent).map_or(NIL, |agent| agent.head);
         let bucket = facts.start.as_micros() >> AGE_SHIFT;
         let first_of_age = self.ages.entry(bucket).or_insert(NIL);

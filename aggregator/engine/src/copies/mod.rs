@@ -54,7 +54,7 @@ pub use effects::{
 pub use groups::GroupIx;
 pub use heartbeats::{DigestOutcome, List, Listed};
 pub use limits::{CopyLimits, CopyLimitsBuilder, HOLDS_MAX};
-pub use ops::{Ahead, Ask};
+pub use ops::{Ahead, CopiesRequest};
 pub use snapshot::RestoreFault;
 pub use state::{Copies, CopiesCounters};
 pub use views::{Count, HoldState, HoldView, StagedView};

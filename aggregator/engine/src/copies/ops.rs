@@ -18,14 +18,14 @@ use tollgate_shared::names::admit_domain;
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::effects::{Effects, Grant, HoldId, Limiter, OpRefused, Taken, TransferId};
-use super::holds::{Facts, Flags};
+use super::holds::{Flags, HoldFacts};
 use super::staging::Staged;
 use super::state::{AskedDomain, Copies, DomainRoom};
 use super::table::NIL;
 
 /// Copies of a domain, asked for or in use.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct CopiesRequest<'a> {
     /// The hold's id.
     pub id: HoldId,
     /// When they were taken: their age is counted from here.
@@ -101,7 +101,7 @@ impl Copies {
     /// that is over, and at the bound of holds.
     pub fn reserve(
         &mut self,
-        ask: Ask<'_>,
+        ask: CopiesRequest<'_>,
         min: u32,
         out: &mut Effects,
     ) -> Result<Grant, OpRefused> {
@@ -131,7 +131,7 @@ impl Copies {
         if lost.is_none() && !self.has_place() {
             return Err(self.at_capacity());
         }
-        let taken = Ask {
+        let taken = CopiesRequest {
             copies: granted,
             ..ask
         };
@@ -149,7 +149,7 @@ impl Copies {
     /// # Errors
     ///
     /// [`OpRefused`] for no copies, an id that was ended, an epoch that is over, and at the bound.
-    pub fn hold(&mut self, ask: Ask<'_>, out: &mut Effects) -> Result<Taken, OpRefused> {
+    pub fn hold(&mut self, ask: CopiesRequest<'_>, out: &mut Effects) -> Result<Taken, OpRefused> {
         let before = self.may_begin(&ask)?;
         if before.is_none() && !self.has_place() {
             return Err(self.at_capacity());
@@ -270,7 +270,7 @@ impl Copies {
     }
 
     /// Whether a hold may begin under this id; `Some` is the slot of the hold that has the id already.
-    fn may_begin(&self, ask: &Ask<'_>) -> Result<Option<u32>, OpRefused> {
+    fn may_begin(&self, ask: &CopiesRequest<'_>) -> Result<Option<u32>, OpRefused> {
         if ask.copies == 0 {
             return Err(OpRefused::NoCopies);
         }
@@ -280,7 +280,7 @@ impl Copies {
         Ok(self.holds.find(ask.id))
     }
 
-    fn live_with(&self, id: HoldId, copies: u32) -> Result<(u32, Facts), OpRefused> {
+    fn live_with(&self, id: HoldId, copies: u32) -> Result<(u32, HoldFacts), OpRefused> {
         let (slot, facts) = self.live(id)?;
         if copies == 0 {
             return Err(OpRefused::NoCopies);
@@ -297,7 +297,7 @@ impl Copies {
     /// Counts copies in use, after the previous hold of this id has been removed.
     pub(super) fn hold_in_place_of(
         &mut self,
-        ask: &Ask<'_>,
+        ask: &CopiesRequest<'_>,
         before: Option<u32>,
         flags: Flags,
         out: &mut Effects,
@@ -319,13 +319,13 @@ impl Copies {
 
     fn take(
         &mut self,
-        ask: &Ask<'_>,
+        ask: &CopiesRequest<'_>,
         asked: AskedDomain<'_>,
         lost: Option<u32>,
         flags: Flags,
         out: &mut Effects,
     ) {
-        let facts = Facts {
+        let facts = HoldFacts {
             id: ask.id,
             domain: self.come_in(&asked),
             set: asked.set,
@@ -356,7 +356,7 @@ impl Copies {
         out: &mut Effects,
     ) {
         let stated = out.scopes_stated();
-        self.begin(&Facts {
+        self.begin(&HoldFacts {
             id,
             domain: staged.domain,
             set: staged.set,

@@ -20,8 +20,8 @@ use tollgate_shared::time::Timestamp;
 use super::agents::ENDED_IDS_MAX;
 use super::domains::NameKey;
 use super::effects::{AgentIx, HoldId, TransferId};
-use super::excess::{By, Excess};
-use super::holds::{Facts, Flags};
+use super::excess::{Excess, FullLimit};
+use super::holds::{Flags, HoldFacts};
 use super::limits::CopyLimits;
 use super::staging::Staged;
 use super::state::Copies;
@@ -172,7 +172,7 @@ impl<'a> Pen<'a> {
             for number in &agent.ended {
                 self.number(*number);
             }
-            let mut holds: Vec<Facts> =
+            let mut holds: Vec<HoldFacts> =
                 slots.iter().map(|slot| copies.holds.facts(*slot)).collect();
             holds.sort_unstable_by_key(|facts| facts.id.number);
             self.number(holds.len() as u64);
@@ -329,7 +329,7 @@ impl<'a> SnapshotReader<'a> {
         let (domain, set, copies, start) = self.place()?;
         let flags = *self.take(1, "flags")?.first().unwrap_or(&0);
         let flags = Flags::from_bits(flags).ok_or(RestoreFault::Value { what: "flags" })?;
-        self.copies.begin(&Facts {
+        self.copies.begin(&HoldFacts {
             id: HoldId { agent, number },
             domain,
             set,
@@ -354,7 +354,7 @@ impl<'a> SnapshotReader<'a> {
                 let copies = u32::try_from(copies).ok();
                 Some(Excess {
                     copies: copies.filter(|copies| (1..=facts.copies).contains(copies))?,
-                    by: By::from_number(by, groups)?,
+                    by: FullLimit::from_number(by, groups)?,
                 })
             });
             let excess = excess.ok_or(RestoreFault::Value { what: "excess" })?;

@@ -14,7 +14,7 @@ use super::digest::{DigestKind, DigestWords, Sum};
 use super::domains::{Domains, NameKey};
 use super::effects::{AgentIx, CopiesScope, Effects, HoldId, Limiter, OpRefused, TransferId};
 use super::groups::Groups;
-use super::holds::{Facts, Holds};
+use super::holds::{HoldFacts, Holds};
 use super::limits::CopyLimits;
 use super::staging::{Staged, Staging};
 
@@ -239,7 +239,7 @@ impl Copies {
 
     /// The slot and the facts of a hold that counts.
     #[inline]
-    pub(super) fn live(&self, id: HoldId) -> Result<(u32, Facts), OpRefused> {
+    pub(super) fn live(&self, id: HoldId) -> Result<(u32, HoldFacts), OpRefused> {
         self.acting(id.agent)?;
         let slot = self.holds.find(id).ok_or(OpRefused::UnknownHold)?;
         let facts = self.holds.facts(slot);
@@ -261,7 +261,7 @@ impl Copies {
     }
 
     /// A hold begins, counted unless it is lost.
-    pub(super) fn begin(&mut self, facts: &Facts) {
+    pub(super) fn begin(&mut self, facts: &HoldFacts) {
         self.domains.refer(facts.domain);
         self.groups.refer(facts.set);
         self.holds.insert(facts, &mut self.agents);
@@ -290,7 +290,7 @@ impl Copies {
     /// Changes the copies of a live hold, to at least one.
     pub(super) fn resize(&mut self, slot: u32, copies: u32, out: &mut Effects) {
         let facts = self.holds.facts(slot);
-        let new = Facts { copies, ..facts };
+        let new = HoldFacts { copies, ..facts };
         self.note(&facts, false);
         self.hold_digest(&facts, false);
         self.hold_digest(&new, true);
@@ -416,7 +416,7 @@ impl Copies {
         }
     }
 
-    fn count_in(&mut self, facts: &Facts) {
+    fn count_in(&mut self, facts: &HoldFacts) {
         let copies = u64::from(facts.copies);
         self.counts_in(facts.domain, facts.set, copies, facts.flags.strict);
         self.hold_digest(facts, true);
@@ -425,7 +425,7 @@ impl Copies {
         }
     }
 
-    fn count_out(&mut self, facts: &Facts, out: &mut Effects) {
+    fn count_out(&mut self, facts: &HoldFacts, out: &mut Effects) {
         let copies = u64::from(facts.copies);
         self.counts_out(facts.domain, facts.set, copies, facts.flags.strict, out);
         self.hold_digest(facts, false);
@@ -467,7 +467,7 @@ impl Copies {
     }
 
     /// Updates the agent's own digest for a live hold.
-    fn hold_digest(&mut self, facts: &Facts, more: bool) {
+    fn hold_digest(&mut self, facts: &HoldFacts, more: bool) {
         if let Some(agent) = self.agents.get_mut(facts.id.agent) {
             let (number, copies) = (facts.id.number, facts.copies);
             agent.holdings = match more {
@@ -477,7 +477,7 @@ impl Copies {
         }
     }
 
-    fn note(&mut self, facts: &Facts, more: bool) {
+    fn note(&mut self, facts: &HoldFacts, more: bool) {
         let agent = self
             .agents
             .get(facts.id.agent)

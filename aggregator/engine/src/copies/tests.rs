@@ -45,7 +45,7 @@ impl Played {
 
     fn hold(&mut self, agent: &str, number: u64, domain: &str, copies: u32) -> Taken {
         let id = self.id(agent, number);
-        let ask = Ask {
+        let ask = CopiesRequest {
             id,
             at: at(0),
             domain,
@@ -57,7 +57,7 @@ impl Played {
 
     fn reserve(&mut self, agent: &str, number: u64, domain: &str, copies: u32) -> u32 {
         let id = self.id(agent, number);
-        let ask = Ask {
+        let ask = CopiesRequest {
             id,
             at: at(0),
             domain,
@@ -260,7 +260,7 @@ fn a_hold_ended_by_an_operator_stays_ended_when_listed() {
     played.gone("A");
     assert_eq!(played.beat("A", &[listed(1, "a", 2)]), [HoldVerdict::Ended]);
     assert_eq!(played.of("a"), 0);
-    let ask = Ask {
+    let ask = CopiesRequest {
         id,
         at: at(0),
         domain: "a",
@@ -370,7 +370,7 @@ fn an_ended_epoch_holds_nothing_and_its_records_are_void() {
     assert_eq!(result, Err(OpRefused::EpochOver));
     assert_eq!(played.release("A", 1, 1), Err(OpRefused::EpochOver));
     let successor = played.copies.agent("A", 2);
-    let ask = Ask {
+    let ask = CopiesRequest {
         id: HoldId {
             agent: successor,
             number: 1,
@@ -389,7 +389,7 @@ fn at_the_bound_holds_are_not_counted_and_nothing_is_evicted() {
     played.hold("A", 1, "a", 1);
     played.hold("A", 2, "a", 1);
     let before = played.copies.digest();
-    let ask = Ask {
+    let ask = CopiesRequest {
         id: played.id("A", 3),
         at: at(0),
         domain: "a",

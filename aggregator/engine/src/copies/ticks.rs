@@ -88,7 +88,9 @@ mod tests {
 
     use tollgate_shared::time::Span;
 
-    use super::super::{Ask, CopiesScope, CopyLimits, HoldId, NameKey, OpRefused, TransferId};
+    use super::super::{
+        CopiesRequest, CopiesScope, CopyLimits, HoldId, NameKey, OpRefused, TransferId,
+    };
     use super::*;
 
     const S: u64 = 1_000_000;
@@ -108,7 +110,7 @@ mod tests {
         let (mut copies, mut out) = (Copies::new(limits(max_age), KEY), Effects::new());
         let agent = copies.agent("A", 1);
         let id = HoldId { agent, number: 1 };
-        let ask = Ask {
+        let ask = CopiesRequest {
             id,
             at: at(10 * S),
             domain: "a",

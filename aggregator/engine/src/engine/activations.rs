@@ -22,10 +22,10 @@ use tollgate_shared::wire::record::LimitsActivation;
 use tollgate_shared::wire::statement::Denial;
 
 use super::Engine;
-use super::amended::OfPair;
-use super::amendments::When;
+use super::amended::PairAmendments;
+use super::amendments::AmendedAt;
 use super::copy_bans;
-use super::denials::Standing;
+use super::denials::ScopeStanding;
 use super::rule::Rule;
 use super::rulings::{Fate, Rulings, Stop};
 use super::totals::{class_of_everybody, global_denial};
@@ -147,7 +147,7 @@ impl Engine {
         let at = again.at;
         match &mut again.doing {
             Doing::Act(version, act) => {
-                let when = When {
+                let when = AmendedAt {
                     version: *version,
                     at,
                 };
@@ -157,13 +157,13 @@ impl Engine {
                 let limits = self.steps.newest().limits.clone();
                 let walked = self.denials.walk(*behind, at, SLICE);
                 for (identity, live) in walked.in_force {
-                    let scope = Again {
+                    let scope = ScopeToRule {
                         identity,
                         resource: live.resource,
                         domain: live.domain,
                         at,
                     };
-                    self.rule_one_again(scope, Touch::Nothing, &mut again.place, rulings);
+                    self.rule_one_again(scope, PairAction::Nothing, &mut again.place, rulings);
                 }
                 if walked.upto.is_some() {
                     *behind = walked.upto;
@@ -202,8 +202,8 @@ impl Engine {
     /// Applies `touch` to a scope, and states what has changed about its denial. Starts no denial, except for a ban.
     pub(super) fn rule_one_again(
         &mut self,
-        again: Again,
-        touch: Touch,
+        again: ScopeToRule,
+        touch: PairAction,
         place: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
@@ -220,12 +220,12 @@ impl Engine {
                 .unwrap_or((&nothing, false)),
             None => (&whole, false),
         };
-        let mut amended = domain.map_or_else(OfPair::default, |domain| {
+        let mut amended = domain.map_or_else(PairAmendments::default, |domain| {
             let of_pair = self.amended.of(identity, &again.resource, domain);
             rule_of_amended(&limits, &again.resource, of_pair)
         });
         if self.table.open(identity) == Opened::New {
-            if touch != Touch::Nothing || !amended.is_banned(again.at) {
+            if touch != PairAction::Nothing || !amended.is_banned(again.at) {
                 // A denied pair is kept, so this one is not denied, and there is nothing to state.
                 self.table.abandon();
                 self.denials.end(identity);
@@ -250,7 +250,7 @@ impl Engine {
             let of_pair = self.amended.pair(identity);
             let pardon = Some(until);
             self.amended
-                .set_pair(identity, OfPair { pardon, ..of_pair });
+                .set_pair(identity, PairAmendments { pardon, ..of_pair });
         }
         // Pairs of copies have no windows. Their other denial is that they are full, which is stated elsewhere.
         let of_copies =
@@ -283,7 +283,7 @@ impl Engine {
             }
             return;
         }
-        let standing = Standing {
+        let standing = ScopeStanding {
             identity,
             place: *place,
             now,
@@ -298,7 +298,7 @@ impl Engine {
 }
 
 /// A scope to rule again.
-pub(super) struct Again {
+pub(super) struct ScopeToRule {
     pub identity: Identity,
     pub resource: Arc<str>,
     /// `None`: everybody.
@@ -309,7 +309,7 @@ pub(super) struct Again {
 
 /// What is done to a pair before it is ruled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Touch {
+pub(super) enum PairAction {
     /// Nothing.
     Nothing,
     /// Forgets everything that the pair has counted.
@@ -320,7 +320,7 @@ pub(super) enum Touch {
     Pardon,
 }
 
-impl Touch {
+impl PairAction {
     /// Applies it to a pair, which is denied at `now` or not. Returns until when this pardons the pair, if it does. A
     /// pair that would never open again has no such instant and is not pardoned.
     pub(super) fn apply(
@@ -345,9 +345,13 @@ impl Touch {
 }
 
 /// What amendments state about a pair, without its ban where the namespace ignores denials.
-pub(super) fn rule_of_amended(limits: &Limits, resource: &str, of_pair: OfPair) -> OfPair {
+pub(super) fn rule_of_amended(
+    limits: &Limits,
+    resource: &str,
+    of_pair: PairAmendments,
+) -> PairAmendments {
     match of_pair.ban {
-        Some(_) if limits.namespace_of(resource).ignore_configured => OfPair {
+        Some(_) if limits.namespace_of(resource).ignore_configured => PairAmendments {
             ban: None,
             ..of_pair
         },

@@ -34,7 +34,7 @@ pub(super) struct Ban {
 
 /// What amendments state about one pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct OfPair {
+pub(super) struct PairAmendments {
     /// Its ban.
     pub ban: Option<Ban>,
     /// Until when no denial of it is stated.
@@ -43,7 +43,7 @@ pub(super) struct OfPair {
 
 /// What an entry is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Whom {
+pub(super) enum AmendedScope {
     /// One pair.
     Pair(Identity),
     /// A domain on every resource.
@@ -55,15 +55,15 @@ pub(super) enum Whom {
 /// All entries of a partition.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Amended {
-    pairs: BTreeMap<Identity, OfPair>,
+    pairs: BTreeMap<Identity, PairAmendments>,
     domains: BTreeMap<Box<str>, Ban>,
     networks: NetworkBans,
     /// The coming ends, each of an entry that is here.
-    ends: BTreeSet<(Timestamp, Whom)>,
+    ends: BTreeSet<(Timestamp, AmendedScope)>,
     digest: u128,
 }
 
-impl OfPair {
+impl PairAmendments {
     /// Whether a hit at `at` is banned.
     pub fn is_banned(&self, at: Timestamp) -> bool {
         self.ban.is_some_and(|ban| at < ban.until)
@@ -110,9 +110,9 @@ impl Ban {
 impl Amended {
     /// What amendments state about a pair; of several bans the one that lasts longest.
     #[inline]
-    pub fn of(&self, identity: Identity, resource: &str, domain: &str) -> OfPair {
+    pub fn of(&self, identity: Identity, resource: &str, domain: &str) -> PairAmendments {
         if self.pairs.is_empty() && self.domains.is_empty() && self.networks.len() == 0 {
-            return OfPair::default();
+            return PairAmendments::default();
         }
         let mut found = self.pair(identity);
         let everywhere = self.domains.get(domain).copied();
@@ -126,7 +126,7 @@ impl Amended {
     }
 
     /// What amendments state about the pair itself, without bans of its domain or networks.
-    pub fn pair(&self, identity: Identity) -> OfPair {
+    pub fn pair(&self, identity: Identity) -> PairAmendments {
         self.pairs.get(&identity).copied().unwrap_or_default()
     }
 
@@ -136,12 +136,12 @@ impl Amended {
     }
 
     /// Sets what amendments state about a pair.
-    pub fn set_pair(&mut self, identity: Identity, of_pair: OfPair) {
+    pub fn set_pair(&mut self, identity: Identity, of_pair: PairAmendments) {
         let before = self.pairs.remove(&identity);
         if let Some(before) = before {
             self.digest = self.digest.wrapping_sub(pair_mark(identity, &before));
             for end in before.ends() {
-                self.will_not_end(end, || Whom::Pair(identity));
+                self.will_not_end(end, || AmendedScope::Pair(identity));
             }
         }
         if of_pair.is_nothing() {
@@ -149,7 +149,7 @@ impl Amended {
         }
         self.digest = self.digest.wrapping_add(pair_mark(identity, &of_pair));
         for end in of_pair.ends() {
-            self.will_end(end, || Whom::Pair(identity));
+            self.will_end(end, || AmendedScope::Pair(identity));
         }
         self.pairs.insert(identity, of_pair);
     }
@@ -158,11 +158,11 @@ impl Amended {
     pub fn set_domain(&mut self, domain: &str, ban: Option<Ban>) {
         if let Some(before) = self.domains.remove(domain) {
             self.digest = self.digest.wrapping_sub(domain_mark(domain, before));
-            self.will_not_end(before.until, || Whom::Domain(domain.into()));
+            self.will_not_end(before.until, || AmendedScope::Domain(domain.into()));
         }
         if let Some(ban) = ban {
             self.digest = self.digest.wrapping_add(domain_mark(domain, ban));
-            self.will_end(ban.until, || Whom::Domain(domain.into()));
+            self.will_end(ban.until, || AmendedScope::Domain(domain.into()));
             self.domains.insert(domain.into(), ban);
         }
     }
@@ -176,7 +176,7 @@ impl Amended {
 
     /// Bans a network, given in its canonical spelling; `None` lifts the ban.
     pub fn set_network(&mut self, resource: Option<&str>, network: &str, ban: Option<Ban>) {
-        let whom = || Whom::Network(resource.map(Into::into), network.into());
+        let whom = || AmendedScope::Network(resource.map(Into::into), network.into());
         if let Some(before) = self.networks.set(resource, network, ban) {
             let mark = network_mark(resource, network, before);
             self.digest = self.digest.wrapping_sub(mark);
@@ -198,9 +198,9 @@ impl Amended {
                 break;
             };
             match whom {
-                Whom::Pair(identity) => {
+                AmendedScope::Pair(identity) => {
                     let of_pair = self.pair(identity);
-                    let left = OfPair {
+                    let left = PairAmendments {
                         ban: of_pair.ban.filter(|ban| now < ban.until),
                         pardon: of_pair.pardon.filter(|until| now < *until),
                     };
@@ -208,7 +208,7 @@ impl Amended {
                         self.set_pair(identity, left);
                     }
                 }
-                Whom::Domain(domain) => {
+                AmendedScope::Domain(domain) => {
                     if self
                         .domains
                         .get(&domain)
@@ -217,7 +217,7 @@ impl Amended {
                         self.set_domain(&domain, None);
                     }
                 }
-                Whom::Network(resource, network) => {
+                AmendedScope::Network(resource, network) => {
                     let resource = resource.as_deref();
                     if self.networks.has_ended(resource, &network, now) {
                         self.set_network(resource, &network, None);
@@ -228,7 +228,7 @@ impl Amended {
     }
 
     /// What amendments state about single pairs, ascending.
-    pub fn pairs(&self) -> impl Iterator<Item = (Identity, OfPair)> {
+    pub fn pairs(&self) -> impl Iterator<Item = (Identity, PairAmendments)> {
         self.pairs
             .iter()
             .map(|(identity, of_pair)| (*identity, *of_pair))
@@ -254,7 +254,7 @@ impl Amended {
         self.digest
     }
 
-    fn will_end(&mut self, end: Timestamp, whom: impl FnOnce() -> Whom) {
+    fn will_end(&mut self, end: Timestamp, whom: impl FnOnce() -> AmendedScope) {
         if end < Timestamp::MAX {
             self.ends.insert((end, whom()));
         }
@@ -262,7 +262,7 @@ impl Amended {
 
     /// Forgets the end of an entry that is removed. Otherwise each new ban of the same domain would leave
     /// an end behind.
-    fn will_not_end(&mut self, end: Timestamp, whom: impl FnOnce() -> Whom) {
+    fn will_not_end(&mut self, end: Timestamp, whom: impl FnOnce() -> AmendedScope) {
         if end < Timestamp::MAX {
             self.ends.remove(&(end, whom()));
         }
@@ -270,7 +270,7 @@ impl Amended {
 }
 
 /// What an entry adds to the digest.
-fn pair_mark(identity: Identity, of_pair: &OfPair) -> u128 {
+fn pair_mark(identity: Identity, of_pair: &PairAmendments) -> u128 {
     let mut hasher = SipHasher13::new();
     hasher.write_u128(identity.0);
     let instant = |at: Option<Timestamp>| at.map_or(0, Timestamp::as_micros);
@@ -322,7 +322,7 @@ mod tests {
         let (a, b) = (Identity(1), Identity(2));
         amended.set_pair(
             a,
-            OfPair {
+            PairAmendments {
                 ban: ban(50),
                 pardon: Some(at(20)),
             },
@@ -350,7 +350,7 @@ mod tests {
         amended.end_by(at(29));
         assert_eq!(
             amended.pair(a),
-            OfPair {
+            PairAmendments {
                 ban: ban(50),
                 pardon: None
             }
@@ -375,12 +375,12 @@ mod tests {
             amended.set_network(Some("r"), "10.0.0.0/8", ban(until));
             let pardon = Some(at(3_000 - until));
             let ban = ban(until);
-            amended.set_pair(pair, OfPair { ban, pardon });
+            amended.set_pair(pair, PairAmendments { ban, pardon });
         }
         assert_eq!((amended.len(), amended.ends.len()), (3, 4));
         amended.set_domain("d", None);
         amended.set_network(Some("r"), "10.0.0.0/8", None);
-        amended.set_pair(pair, OfPair::default());
+        amended.set_pair(pair, PairAmendments::default());
         assert_eq!((amended.len(), amended.ends.len()), (0, 0));
         assert_eq!(amended.digest(), 0);
     }
@@ -397,7 +397,7 @@ mod tests {
                 most: u64::MAX,
             })
         };
-        let of_pair = OfPair {
+        let of_pair = PairAmendments {
             ban: ban(50),
             pardon: Some(at(20)),
         };

@@ -23,8 +23,8 @@ use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::verdict::{EndedBy, VerdictSays};
 
 use super::Engine;
-use super::activations::{Again, Touch};
-use super::amended::{Ban, OfPair};
+use super::activations::{PairAction, ScopeToRule};
+use super::amended::{Ban, PairAmendments};
 use super::network_bans::banned_network;
 use super::rulings::Rulings;
 use crate::copies::{Copies, HoldId, TransferId};
@@ -33,7 +33,7 @@ use tollgate_limits::Resource;
 
 /// Version and instant of an amendment.
 #[derive(Clone, Copy)]
-pub(super) struct When {
+pub(super) struct AmendedAt {
     /// Its number among the versions.
     pub version: u64,
     /// When its activation was appended, or log time if that is later.
@@ -44,24 +44,24 @@ impl Engine {
     /// Applies what an operator wrote.
     pub(super) fn amend(
         &mut self,
-        when: When,
+        when: AmendedAt,
         act: &Act,
         place: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
         match act {
             Act::Reset { resource, domain } => {
-                self.touch(when, (resource, domain), Touch::Reset, place, rulings);
+                self.touch(when, (resource, domain), PairAction::Reset, place, rulings);
             }
             Act::Pardon { resource, domain } => {
-                self.touch(when, (resource, domain), Touch::Pardon, place, rulings);
+                self.touch(when, (resource, domain), PairAction::Pardon, place, rulings);
             }
             Act::Refund {
                 resource,
                 domain,
                 hits,
             } => {
-                let touch = Touch::Refund(*hits);
+                let touch = PairAction::Refund(*hits);
                 self.touch(when, (resource, domain), touch, place, rulings);
             }
             Act::Ban {
@@ -91,9 +91,9 @@ impl Engine {
     /// Applies `touch` to a pair that is ruled here, and rules its denial again.
     fn touch(
         &mut self,
-        when: When,
+        when: AmendedAt,
         (resource, domain): (&str, &str),
-        touch: Touch,
+        touch: PairAction,
         place: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
@@ -101,18 +101,18 @@ impl Engine {
             return;
         }
         let identity = self.identities.of_resource(resource).of(domain);
-        if matches!(touch, Touch::Reset) {
+        if matches!(touch, PairAction::Reset) {
             let of_pair = self.amended.pair(identity);
             self.amended.set_pair(
                 identity,
-                OfPair {
+                PairAmendments {
                     pardon: None,
                     ..of_pair
                 },
             );
         }
         self.touch_candidate(identity, (resource, domain), touch, when.at);
-        let again = Again {
+        let again = ScopeToRule {
             identity,
             resource: resource.into(),
             domain: Some(domain.into()),
@@ -124,7 +124,7 @@ impl Engine {
     /// Bans a domain or a network, or lifts its ban, and rules again each scope that this may close or open.
     fn set_ban(
         &mut self,
-        when: When,
+        when: AmendedAt,
         (resource, domain): (Option<&str>, &str),
         ban: Option<Ban>,
         place: &mut LogPosition,
@@ -149,7 +149,8 @@ impl Engine {
                 }
                 let identity = self.identities.of_resource(resource).of(domain);
                 let of_pair = self.amended.pair(identity);
-                self.amended.set_pair(identity, OfPair { ban, ..of_pair });
+                self.amended
+                    .set_pair(identity, PairAmendments { ban, ..of_pair });
                 match of_copies || self.steps.newest().limits.copies(resource).is_none() {
                     true => BTreeMap::from([(identity, Arc::from(resource))]),
                     // Its copies are counted in another partition, which denies it.
@@ -163,7 +164,7 @@ impl Engine {
         };
         let domain: Arc<str> = domain.into();
         for (identity, resource) in scopes {
-            let again = Again {
+            let again = ScopeToRule {
                 identity,
                 resource,
                 domain: Some(domain.clone()),
@@ -173,16 +174,26 @@ impl Engine {
         }
     }
 
-    fn rule_banned_again(&mut self, again: Again, place: &mut LogPosition, rulings: &mut Rulings) {
+    fn rule_banned_again(
+        &mut self,
+        again: ScopeToRule,
+        place: &mut LogPosition,
+        rulings: &mut Rulings,
+    ) {
         match self.counts_holds_of(&again.resource) {
             true => self.rule_copies_again(again, place, rulings),
-            false => self.rule_one_again(again, Touch::Nothing, place, rulings),
+            false => self.rule_one_again(again, PairAction::Nothing, place, rulings),
         }
     }
 
     /// The denied pairs in a network, ascending. The names of its other pairs are not known here: they are
     /// denied from their next entry.
-    fn denied_within(&self, resource: Option<&str>, network: &str, at: Timestamp) -> Vec<Again> {
+    fn denied_within(
+        &self,
+        resource: Option<&str>,
+        network: &str,
+        at: Timestamp,
+    ) -> Vec<ScopeToRule> {
         let network = network_of_domain(network);
         let is_within = |domain: &str| {
             let of = network_of_domain(domain);
@@ -193,10 +204,10 @@ impl Engine {
             resource.is_none_or(|resource| resource == &*live.resource)
                 && live.domain.as_deref().is_some_and(is_within)
         });
-        let within: BTreeMap<Identity, Again> = within
+        let within: BTreeMap<Identity, ScopeToRule> = within
             .map(|(identity, live)| {
                 let (resource, domain) = (live.resource.clone(), live.domain.clone());
-                let again = Again {
+                let again = ScopeToRule {
                     identity,
                     resource,
                     domain,

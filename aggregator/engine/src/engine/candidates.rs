@@ -16,14 +16,14 @@ use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::Timestamp;
 
 use super::Engine;
-use super::activations::Touch;
+use super::activations::PairAction;
 use super::rulings::{CandidateClosed, CandidateCounts, add};
 use crate::pairs::{Identity, Opened, Rest};
 use crate::stream::{PairEvent, Ruled};
 use tollgate_limits::RateClass;
 
 /// An entry, and how its real pair was ruled.
-pub(super) struct Beside<'a> {
+pub(super) struct RuledEntry<'a> {
     pub resource: &'a str,
     pub domain: &'a str,
     pub identity: Identity,
@@ -41,10 +41,10 @@ impl Engine {
     pub(super) fn rule_beside(
         &mut self,
         class: &RateClass,
-        entry: &Beside<'_>,
+        entry: &RuledEntry<'_>,
         counts: &mut CandidateCounts,
     ) -> Option<CandidateClosed> {
-        let Beside { at, event, .. } = *entry;
+        let RuledEntry { at, event, .. } = *entry;
         let newest = self.steps.newest();
         let (ordinal, cap) = (
             newest.ordinal,
@@ -98,7 +98,7 @@ impl Engine {
         &mut self,
         identity: Identity,
         (resource, domain): (&str, &str),
-        touch: Touch,
+        touch: PairAction,
         at: Timestamp,
     ) {
         let limits = self.steps.newest().limits.clone();

@@ -20,7 +20,7 @@ use tollgate_shared::wire::statement::{Cause, Scope as Name, StatementKind};
 use tollgate_shared::wire::verdict::VerdictSays;
 
 use super::Engine;
-use super::activations::{Again, Touch};
+use super::activations::{PairAction, ScopeToRule};
 use super::rulings::{HoldCounts, Rulings};
 use crate::copies::{Copies, CopiesScope, HoldId};
 use tollgate_limits::Limits;
@@ -64,13 +64,13 @@ impl Engine {
     /// is full.
     pub(super) fn rule_copies_again(
         &mut self,
-        again: Again,
+        again: ScopeToRule,
         place: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
         let (resource, domain) = (again.resource.clone(), again.domain.clone());
         let before = *place;
-        self.rule_one_again(again, Touch::Nothing, place, rulings);
+        self.rule_one_again(again, PairAction::Nothing, place, rulings);
         let Some(domain) = domain.filter(|_| *place != before) else {
             return;
         };
@@ -95,7 +95,7 @@ impl Engine {
             let identity = self.identities.of_resource(&resource).of(&domain);
             let at = self.now();
             if self.denials.get(identity, at).is_none() {
-                let again = Again {
+                let again = ScopeToRule {
                     identity,
                     resource,
                     domain: Some(domain),

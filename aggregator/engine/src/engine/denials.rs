@@ -60,7 +60,7 @@ impl LiveDenial {
 
 /// How a scope stands before and after an entry.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
+pub(super) struct ScopeStanding {
     pub identity: Identity,
     /// The log position of the entry.
     pub place: LogPosition,
@@ -143,11 +143,11 @@ impl Denials {
     /// its resource and domain.
     pub fn follow(
         &mut self,
-        standing: Standing,
+        standing: ScopeStanding,
         names: impl FnOnce() -> (Arc<str>, Option<Arc<str>>),
         rulings: &mut Rulings,
     ) {
-        let Standing {
+        let ScopeStanding {
             identity, place, ..
         } = standing;
         // A denial that had ended by itself at the pair's time needs no lift.

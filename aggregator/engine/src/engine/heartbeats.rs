@@ -21,7 +21,7 @@ use tollgate_shared::wire::heartbeat::{Heartbeat, HoldsRead, Listed, PartRead};
 use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
 
 use super::Engine;
-use super::holders::{Held, Who};
+use super::holders::{AgentProcess, Held};
 use super::holds::{Admission, again, refused, scope_of};
 use super::rulings::{Fate, HoldCounts, ResourceHolds, Rulings};
 use super::scopes::StatementSink;
@@ -52,7 +52,8 @@ impl Engine {
         let replaced = beat.head.replaces.filter(|epoch| *epoch != who.epoch);
         if let Some(epoch) = replaced {
             let name = who.name.clone();
-            self.holders.end_epoch(&Who { name, epoch }, &mut sink);
+            self.holders
+                .end_epoch(&AgentProcess { name, epoch }, &mut sink);
         }
         if beat.head.last {
             self.holders.end_epoch(&who, &mut sink);
@@ -84,7 +85,7 @@ impl Engine {
 
     fn part(
         &mut self,
-        who: &Who,
+        who: &AgentProcess,
         index: usize,
         agent: AgentIx,
         clock: Clock,
@@ -135,7 +136,7 @@ impl Engine {
     /// Ends what the sender holds of resources that its heartbeat does not name.
     fn nothing_held_beside(
         &mut self,
-        who: &Who,
+        who: &AgentProcess,
         clock: Clock,
         named: impl Fn(&str) -> bool,
         sink: &mut StatementSink<'_>,
@@ -161,7 +162,7 @@ impl Engine {
 /// Applies a list to one resource, and adds the verdicts on what it lists.
 fn list_of(
     held: &mut Held,
-    who: &Who,
+    who: &AgentProcess,
     agent: AgentIx,
     clock: Clock,
     list: &List<'_>,
@@ -239,7 +240,7 @@ fn verdict_on(
 /// Repeats the verdicts on numbers of a resource whose copies are not counted here: an agent that missed
 /// the first verdict would wait for ever.
 fn notify_uncounted(
-    who: &Who,
+    who: &AgentProcess,
     door: Admission,
     resource: &str,
     part: &PartRead<'_>,
@@ -279,7 +280,7 @@ fn notify_uncounted(
 type NumberAnswer = fn(u64) -> VerdictSays;
 
 /// Answers a heartbeat of an epoch that is over: nothing that it lists is counted.
-fn refuse_ended_epoch(who: &Who, beat: &Heartbeat<'_>, sink: &mut StatementSink<'_>) {
+fn refuse_ended_epoch(who: &AgentProcess, beat: &Heartbeat<'_>, sink: &mut StatementSink<'_>) {
     for part in beat.parts() {
         let resource = beat.resource(part.resource).into();
         let listed = part.listed().map(|entry| entry.number);

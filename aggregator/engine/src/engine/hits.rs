@@ -23,9 +23,9 @@ use tollgate_shared::wire::record::Total;
 
 use super::Engine;
 use super::activations::rule_of_amended;
-use super::candidates::Beside;
-use super::denials::Standing;
-use super::rule::{How, Rule, copies_of, event_of, rule};
+use super::candidates::RuledEntry;
+use super::denials::ScopeStanding;
+use super::rule::{Rule, RulingContext, copies_of, event_of, rule};
 use super::rulings::{Counts, Fate, ResourceCounts, Rulings, TotalDue, add};
 use super::senders::Clock;
 use crate::pairs::{Hint, Identity, Opened, Prefix};
@@ -303,7 +303,7 @@ impl Engine {
         };
         let working = self.table.working();
         let before = working.stated;
-        let how = How {
+        let how = RulingContext {
             rule: context.rule,
             stated,
             version: self.steps.newest().version,
@@ -330,7 +330,7 @@ impl Engine {
             let ruled = (at, amended.is_banned(at), ruled);
             self.entry_beside(common, context, ahead, ruled, rulings);
         }
-        let standing = Standing {
+        let standing = ScopeStanding {
             identity: ahead.identity,
             place: LogPosition {
                 entry: ahead.number,
@@ -365,7 +365,7 @@ impl Engine {
             entry: ahead.number,
             ..common.place
         };
-        let entry = Beside {
+        let entry = RuledEntry {
             resource: context.name,
             domain,
             identity: ahead.identity,

@@ -31,7 +31,7 @@ const KEPT_TICKS: u64 = 1_200;
 
 /// An agent's process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Who {
+pub(super) struct AgentProcess {
     pub name: Arc<str>,
     pub epoch: u128,
 }
@@ -51,17 +51,17 @@ pub(super) struct Held {
 pub(super) struct Holders {
     /// By name.
     held: Vec<Held>,
-    pub silence: Silence<Who>,
+    pub silence: Silence<AgentProcess>,
     /// Epochs that are over, each with the tick at which it ended.
-    over: BTreeMap<Who, u64>,
-    over_since: BTreeSet<(u64, Who)>,
+    over: BTreeMap<AgentProcess, u64>,
+    over_since: BTreeSet<(u64, AgentProcess)>,
     /// Reused for every record.
     out: Effects,
 }
 
 /// What a record shows about its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Life {
+pub(super) struct SenderStatus {
     /// The agent was gone.
     pub returned: bool,
     /// Another epoch of the same name is alive too.
@@ -182,28 +182,28 @@ impl Holders {
     }
 
     /// Whether an agent is known and not forgotten.
-    pub fn knows(&self, who: &Who) -> bool {
+    pub fn knows(&self, who: &AgentProcess) -> bool {
         self.silence.knows(who) || self.over.contains_key(who)
     }
 
     /// Whether an epoch is over.
-    pub fn is_over(&self, who: &Who) -> bool {
+    pub fn is_over(&self, who: &AgentProcess) -> bool {
         self.over.contains_key(who)
     }
 
     /// Epochs that are over, ascending, each with the tick at which it ended.
-    pub fn over(&self) -> impl ExactSizeIterator<Item = (&Who, u64)> {
+    pub fn over(&self) -> impl ExactSizeIterator<Item = (&AgentProcess, u64)> {
         self.over.iter().map(|(who, since)| (who, *since))
     }
 
     /// Adds an epoch that is over from a snapshot.
-    pub fn put_over(&mut self, who: Who, since: u64) {
+    pub fn put_over(&mut self, who: AgentProcess, since: u64) {
         self.over_since.insert((since, who.clone()));
         self.over.insert(who, since);
     }
 
     /// Notes that a record of an agent was applied.
-    pub fn alive(&mut self, who: &Who, sink: &mut StatementSink<'_>) -> Life {
+    pub fn alive(&mut self, who: &AgentProcess, sink: &mut StatementSink<'_>) -> SenderStatus {
         let twin = self.has_twin(who);
         let returned = self.silence.beat(who);
         if returned {
@@ -212,16 +212,16 @@ impl Holders {
         if twin {
             sink.news(who, AgentChange::Twin);
         }
-        Life { returned, twin }
+        SenderStatus { returned, twin }
     }
 
     /// Whether another epoch of the same name has beaten since this one did. After a restart the predecessor
     /// no longer beats; of two live agents with one name each beats between two heartbeats of the other.
-    fn has_twin(&self, who: &Who) -> bool {
+    fn has_twin(&self, who: &AgentProcess) -> bool {
         let Some(before) = self.silence.last_heartbeat_of(who) else {
             return false;
         };
-        let first = Who {
+        let first = AgentProcess {
             name: who.name.clone(),
             epoch: 0,
         };
@@ -231,7 +231,7 @@ impl Holders {
     }
 
     /// Ends an epoch: its copies come back, and its staged copies stay staged.
-    pub fn end_epoch(&mut self, who: &Who, sink: &mut StatementSink<'_>) {
+    pub fn end_epoch(&mut self, who: &AgentProcess, sink: &mut StatementSink<'_>) {
         if self.over.contains_key(who) {
             return;
         }
@@ -318,14 +318,14 @@ impl Holders {
         digest
     }
 
-    fn forget(&mut self, who: &Who, sink: &mut StatementSink<'_>) -> u64 {
+    fn forget(&mut self, who: &AgentProcess, sink: &mut StatementSink<'_>) -> u64 {
         self.each_of(who, sink, |copies, agent, out| copies.forget(agent, out))
     }
 
     /// Applies `act` to all resources in which an epoch is known; returns the copies that came back.
     fn each_of(
         &mut self,
-        who: &Who,
+        who: &AgentProcess,
         sink: &mut StatementSink<'_>,
         mut act: impl FnMut(&mut Copies, crate::copies::AgentIx, &mut Effects) -> u64,
     ) -> u64 {
@@ -364,7 +364,7 @@ impl Held {
 
 impl StatementSink<'_> {
     /// Reports a change of an agent.
-    fn news(&mut self, who: &Who, change: AgentChange) {
+    fn news(&mut self, who: &AgentProcess, change: AgentChange) {
         self.rulings.agents.push(AgentNews {
             agent: who.name.clone(),
             epoch: who.epoch,

@@ -17,12 +17,12 @@ use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
 
 use super::Engine;
 use super::copy_bans::{BannedPair, all_too_much, domain_of, nothing_granted};
-use super::holders::{Held, Who};
+use super::holders::{AgentProcess, Held};
 use super::rulings::{Fate, HoldCounts, ResourceHolds, Rulings};
 use super::scopes::StatementSink;
 use super::senders::Clock;
 use crate::copies::{
-    AgentIx, Ahead, Ask, Copies, Effects, HoldId, HoldState, Limiter, NameKey, OpRefused,
+    AgentIx, Ahead, Copies, CopiesRequest, Effects, HoldId, HoldState, Limiter, NameKey, OpRefused,
 };
 
 /// Operations that are looked up before the first of them is applied: as many as `Copies` reads ahead at once,
@@ -120,7 +120,7 @@ impl Engine {
     }
 
     /// How operations on each of these resources are treated.
-    pub(super) fn doors(&mut self, names: &[&str], who: &Who) -> Vec<Admission> {
+    pub(super) fn doors(&mut self, names: &[&str], who: &AgentProcess) -> Vec<Admission> {
         let limits = self.steps.newest().limits.clone();
         // All are opened before any index is taken: a new one moves those behind it.
         for name in names {
@@ -166,7 +166,7 @@ impl Engine {
     }
 
     /// The sender lives. If it was gone, it gets a request to list its holds.
-    fn signs_of_life(&mut self, who: &Who, place: LogPosition, rulings: &mut Rulings) {
+    fn signs_of_life(&mut self, who: &AgentProcess, place: LogPosition, rulings: &mut Rulings) {
         let mut sink = self.sink(place, rulings);
         if !self.holders.alive(who, &mut sink).returned {
             return;
@@ -182,7 +182,7 @@ impl Engine {
     fn each_op(
         &mut self,
         batch: &HoldBatch<'_>,
-        who: &Who,
+        who: &AgentProcess,
         clock: Clock,
         place: LogPosition,
         contexts: &mut [Context<'_>],
@@ -353,8 +353,8 @@ fn apply(
     done.unwrap_or_else(|why| Some(not_done(number, Some(op.action.op()), why)))
 }
 
-fn ask(id: HoldId, at: Timestamp, domain: &str, copies: u32) -> Ask<'_> {
-    Ask {
+fn ask(id: HoldId, at: Timestamp, domain: &str, copies: u32) -> CopiesRequest<'_> {
+    CopiesRequest {
         id,
         at,
         domain,
@@ -365,7 +365,7 @@ fn ask(id: HoldId, at: Timestamp, domain: &str, copies: u32) -> Ask<'_> {
 /// Grants copies before use. Where denials are not stated, reserves are not refused either.
 fn reserve(
     copies: &mut Copies,
-    ask: Ask<'_>,
+    ask: CopiesRequest<'_>,
     min: u32,
     stated: bool,
     out: &mut Effects,

@@ -13,7 +13,7 @@ use tollgate_shared::wire::statement::{Scope, Statement};
 use super::Engine;
 use super::activations::rule_of_amended;
 use super::denials::LiveDenial;
-use super::holders::Who;
+use super::holders::AgentProcess;
 use super::rule::Rule;
 use super::rulings::Stop;
 use super::scopes::name_of;
@@ -267,7 +267,7 @@ impl Engine {
     /// Whether an agent's epoch is gone.
     pub fn is_gone(&self, agent: &str, epoch: u128) -> bool {
         let name = agent.into();
-        self.holders.silence.is_gone(&Who { name, epoch })
+        self.holders.silence.is_gone(&AgentProcess { name, epoch })
     }
 
     /// Counts all copies again, and checks whether a gone agent holds any.
@@ -282,7 +282,7 @@ impl Engine {
                 miscount,
             })?;
             for (agent, name, epoch, _) in copies.known_agents() {
-                let who = Who {
+                let who = AgentProcess {
                     name: name.into(),
                     epoch,
                 };

@@ -13,7 +13,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::hits::{Hit, HitKind};
 use tollgate_shared::wire::statement::{Cause, Denial};
 
-use super::amended::OfPair;
+use super::amended::PairAmendments;
 use crate::pairs::Stored;
 use crate::rules::refund::Settlement;
 use crate::stream::{Closed, Closure, Entry, PairEvent, Ruled};
@@ -113,13 +113,13 @@ impl<'l> Rule<'l> {
 }
 
 /// What an entry is ruled by, beside its pair's limits.
-pub(super) struct How<'l> {
+pub(super) struct RulingContext<'l> {
     pub rule: Rule<'l>,
     /// Whether denials by limits are stated.
     pub stated: bool,
     /// The limits version in force.
     pub version: u64,
-    pub amended: OfPair,
+    pub amended: PairAmendments,
 }
 
 /// Rules an entry on its pair, and sets how long the pair is kept. Returns the ruling on its copies, and
@@ -129,7 +129,7 @@ pub(super) fn rule(
     working: &mut Stored,
     class: &RateClass,
     (at, event): (Timestamp, PairEvent),
-    how: &How<'_>,
+    how: &RulingContext<'_>,
 ) -> (Ruled, Option<Denial>) {
     let banned = how.amended.is_banned(at);
     let ruled = working.pair.rule(class, at, event, banned);

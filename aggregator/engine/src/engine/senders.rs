@@ -12,7 +12,7 @@ use tollgate_shared::wire::hits::Sender;
 
 use super::Engine;
 use super::epochs::{Batch, Freshness};
-use super::holders::Who;
+use super::holders::AgentProcess;
 use super::rulings::{Correction, Fate, Rulings};
 
 /// Converts a sender's stamps to the engine's time.
@@ -83,13 +83,13 @@ impl Engine {
         appended: Timestamp,
         entries: u32,
         rulings: &mut Rulings,
-    ) -> Result<(Who, Clock), Fate> {
+    ) -> Result<(AgentProcess, Clock), Fate> {
         let clock = self.admit(sender, appended, entries, rulings)?;
         let identity = self.identities.of_agent(sender.agent, sender.epoch);
         if !self.epochs.in_turn(identity, sender.sequence) {
             return Err(Fate::Overtaken { entries });
         }
-        let who = Who {
+        let who = AgentProcess {
             name: Arc::from(sender.agent),
             epoch: sender.epoch,
         };

@@ -16,7 +16,7 @@ use tollgate_shared::wire::record::Totals;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::Engine;
-use super::denials::Standing;
+use super::denials::ScopeStanding;
 use super::rule::Rule;
 use super::rulings::{Counts, Fate, ResourceCounts, Rulings, add};
 use crate::pairs::{Opened, Stored};
@@ -111,7 +111,7 @@ impl Engine {
             resource: resource.into(),
             counts,
         });
-        let standing = Standing {
+        let standing = ScopeStanding {
             identity,
             place: LogPosition::of_record(self.log.unwrap_or_default(), offset),
             now,

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tollgate_engine::copies::{Ask, Copies, CopyLimits, Effects, HoldId, NameKey};
+use tollgate_engine::copies::{Copies, CopiesRequest, CopyLimits, Effects, HoldId, NameKey};
 use tollgate_limits::Limits;
 use tollgate_shared::time::Timestamp;
 
@@ -106,7 +106,7 @@ fn play(text: &str, resource: &str, expected_steps: usize) {
         let id = HoldId { agent, number };
         match step {
             Step::Takes { asked, gets } => {
-                let ask = Ask {
+                let ask = CopiesRequest {
                     id,
                     at: Timestamp::from_micros(number),
                     domain,

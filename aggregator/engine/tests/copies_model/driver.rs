@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use tollgate_engine::copies::{
-    Ahead, Ask, Copies, CopyLimits, DigestOutcome, Effects, HoldId, HoldState, List, Listed,
-    NameKey, TransferId,
+    Ahead, Copies, CopiesRequest, CopyLimits, DigestOutcome, Effects, HoldId, HoldState, List,
+    Listed, NameKey, TransferId,
 };
 use tollgate_model::copies::{HoldLimits, HoldRefusal, HoldsModel, ListedHold, Process};
 use tollgate_shared::holdings::Holdings;
@@ -329,7 +329,7 @@ impl Driver {
                 min,
                 copies,
             } => {
-                let ask = Ask {
+                let ask = CopiesRequest {
                     id: id(hold),
                     at,
                     domain,
@@ -343,7 +343,7 @@ impl Driver {
                 domain,
                 copies,
             } => {
-                let ask = Ask {
+                let ask = CopiesRequest {
                     id: id(hold),
                     at,
                     domain,

@@ -25,8 +25,8 @@ use tollgate_shared::wire::limits_document::DOCUMENT_BYTES_MAX;
 
 use crate::assemble::{Draft, assemble};
 use crate::fault::{FaultKind, Faults};
-use crate::judge::judge;
 use crate::path::{Path, PathStep};
+use crate::review::review;
 use crate::settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate};
 use crate::source::{Item, Notes, Section, parse};
 use crate::version::{Limits, RULES};
@@ -163,7 +163,7 @@ impl Limits {
             return Err(notes.into_faults(text));
         }
         let limits = assemble(draft);
-        judge(&limits, &warnings, &notes);
+        review(&limits, &warnings, &notes);
         if !notes.is_empty() {
             return Err(notes.into_faults(text));
         }

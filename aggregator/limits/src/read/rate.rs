@@ -187,7 +187,7 @@ fn own_or_inaccessible(
     is_nobody_else: bool,
     reading: &ResourceReading<'_, '_>,
 ) -> Stated {
-    if stated.says_a_constraint() || global.is_some() {
+    if stated.states_a_constraint() || global.is_some() {
         return stated;
     }
     if is_nobody_else {

@@ -256,7 +256,7 @@ impl LimitsBook {
     /// Enters a document with offset `offset`.
     pub fn enter(&mut self, offset: u64, pushed: &LimitsDocument<'_>) -> Entered {
         let push = pushed.push;
-        match self.judge(offset, pushed) {
+        match self.check_document(offset, pushed) {
             Ok(version) => {
                 let version = Arc::new(version);
                 self.versions.insert(version.number, Arc::clone(&version));
@@ -267,7 +267,11 @@ impl LimitsBook {
         }
     }
 
-    fn judge(&mut self, offset: u64, pushed: &LimitsDocument<'_>) -> Result<Version, Void> {
+    fn check_document(
+        &mut self,
+        offset: u64,
+        pushed: &LimitsDocument<'_>,
+    ) -> Result<Version, Void> {
         if offset == 0 {
             return Err(Void::Zero);
         }

@@ -23,8 +23,8 @@ use super::report::{Difference, DifferenceKind, PartitionAudit};
 use super::sample::Sample;
 use super::sequences::Sequences;
 use super::state_digests::AuditedDigests;
-use crate::range::Lies;
-use crate::replay::{Met, Replay, ReplayError};
+use crate::range::RangePosition;
+use crate::replay::{RecordResult, Replay, ReplayError};
 use crate::source::{Cursor, ReadStep, Source};
 use crate::work::Work;
 use tollgate_log::{Delivered, Stream};
@@ -188,11 +188,11 @@ impl<'w, 'a> Auditor<'w, 'a> {
                 .task
                 .range
                 .lies(delivered.offset, delivered.appended);
-            if lies == Lies::Behind {
+            if lies == RangePosition::Behind {
                 self.behind = true;
                 break;
             }
-            self.hit(delivered, lies == Lies::In, part)?;
+            self.hit(delivered, lies == RangePosition::In, part)?;
         }
         part.report_progress(self.work.progress, entries);
         let progress = &self.work.progress.bytes;
@@ -232,10 +232,10 @@ impl<'w, 'a> Auditor<'w, 'a> {
         {
             self.logs.push(log);
         }
-        if let (Some(sample), Met::Ruled(record)) = (&mut self.sample, &met) {
+        if let (Some(sample), RecordResult::Ruled(record)) = (&mut self.sample, &met) {
             sample.apply(delivered, record, &self.replay, in_range, part);
         }
-        if let Met::Ruled(record) = &met {
+        if let RecordResult::Ruled(record) = &met {
             let (excess, rulings) = (&mut self.excess, self.replay.rulings());
             excess.ruled(record, delivered.appended, rulings, in_range, part);
         }
@@ -255,11 +255,11 @@ impl<'w, 'a> Auditor<'w, 'a> {
     }
 
     /// Counts a record, and reports remarks and differences about it.
-    fn weigh(&mut self, delivered: &Delivered, met: &Met<'_>, part: &mut PartitionAudit) {
+    fn weigh(&mut self, delivered: &Delivered, met: &RecordResult<'_>, part: &mut PartitionAudit) {
         let offset = delivered.offset;
         let record = match met {
-            Met::Ruled(record) => record,
-            Met::Forged(why) => {
+            RecordResult::Ruled(record) => record,
+            RecordResult::Forged(why) => {
                 let place = (self.index, "hits", offset);
                 part.differs(Difference::of_record(
                     DifferenceKind::Forged,
@@ -268,11 +268,11 @@ impl<'w, 'a> Auditor<'w, 'a> {
                 ));
                 return;
             }
-            Met::Undecodable(why) => {
+            RecordResult::Undecodable(why) => {
                 let text = format!("records that cannot be read ({why})");
                 return part.remark("undecodable", 1, offset, &text);
             }
-            Met::Skipped => {
+            RecordResult::Skipped => {
                 let text = "records of a kind that this build may skip";
                 return part.remark("skipped", 1, offset, text);
             }

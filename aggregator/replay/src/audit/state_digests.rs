@@ -17,7 +17,7 @@ use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::state_digest::StateDigest;
 
 use super::report::{Difference, DifferenceKind, PartitionAudit};
-use crate::replay::{Met, Replay};
+use crate::replay::{RecordResult, Replay};
 use tollgate_engine::engine::is_digest_due;
 
 /// How many of the replay's digests are kept: ten minutes of log time, several times what aggregators
@@ -43,14 +43,16 @@ impl AuditedDigests {
         &mut self,
         (offset, in_range): (u64, bool),
         before: Option<Timestamp>,
-        (met, replay): (&Met<'_>, &Replay),
+        (met, replay): (&RecordResult<'_>, &Replay),
         part: &mut PartitionAudit,
     ) {
         match met {
-            Met::Ruled(Record::Tick(_)) if is_digest_due(before, replay.engine().log_time()) => {
+            RecordResult::Ruled(Record::Tick(_))
+                if is_digest_due(before, replay.engine().log_time()) =>
+            {
                 self.note(offset, replay);
             }
-            Met::Ruled(Record::StateDigest(stated)) if in_range => {
+            RecordResult::Ruled(Record::StateDigest(stated)) if in_range => {
                 self.compare(offset, stated, part)
             }
             _ => {}

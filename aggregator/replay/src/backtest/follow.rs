@@ -22,7 +22,7 @@ use super::read::RowReading;
 use super::replay::Player;
 use super::table::count;
 use super::tape::Call;
-use crate::range::{Lies, Range};
+use crate::range::{Range, RangePosition};
 use crate::source::{Cursor, ReadStep, Source};
 use crate::tags::{Tags, unchecked_line};
 use tollgate_log::{Delivered, Stream};
@@ -202,7 +202,7 @@ impl<'a> Follow<'a> {
 
     fn record(&mut self, partition: u32, delivered: &Delivered) -> Result<(), LogFault> {
         let (offset, appended) = (delivered.offset, delivered.appended);
-        if self.range.lies(offset, appended) != Lies::In {
+        if self.range.lies(offset, appended) != RangePosition::In {
             return Ok(());
         }
         let batch = match Calls::of(partition, delivered, &self.tags)? {

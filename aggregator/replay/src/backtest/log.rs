@@ -22,7 +22,7 @@ use super::pairs::Pairs;
 use super::read::{ReadCounts, ReadFault, Recording, RowReading};
 use super::table::count;
 use super::tape::{Call, Recorder};
-use crate::range::{Cut, Lies, Point, Range};
+use crate::range::{Cut, Point, Range, RangePosition};
 use crate::source::{ReadStep, Source, SourceError, nothing_in};
 use crate::tags::{Tags, unchecked_line};
 use tollgate_log::{Delivered, Stream};
@@ -219,19 +219,19 @@ fn each(
         }
         for record in &records {
             match lies(range, stream, record) {
-                Lies::Before => {}
-                Lies::In => {
+                RangePosition::Before => {}
+                RangePosition::In => {
                     passed.records += 1;
                     each(record)?;
                 }
-                Lies::Behind => return Ok(passed),
+                RangePosition::Behind => return Ok(passed),
             }
         }
     }
 }
 
 /// Offsets in a range are those of hits; statements are compared by instant alone.
-fn lies(range: &Range, stream: Stream, record: &Delivered) -> Lies {
+fn lies(range: &Range, stream: Stream, record: &Delivered) -> RangePosition {
     let instant = |point: &Point| matches!(point, Point::At(_));
     let range = match stream {
         Stream::Hits => *range,

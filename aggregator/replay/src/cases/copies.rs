@@ -19,7 +19,7 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::fault::CaseFault;
 use tollgate_engine::copies::{
-    Ask, Copies, CopyLimits, Count, Effects, HoldId, NameKey, OpRefused, TransferId,
+    Copies, CopiesRequest, CopyLimits, Count, Effects, HoldId, NameKey, OpRefused, TransferId,
 };
 
 /// Plays one case. Returns the result of each of its ops.
@@ -324,8 +324,8 @@ impl<'a> PlayedCase<'a> {
         hold: &'a str,
         agent: &'a str,
         (domain, copies): (&'a str, u32),
-    ) -> Ask<'a> {
-        Ask {
+    ) -> CopiesRequest<'a> {
+        CopiesRequest {
             id: self.hold_id(hold, agent),
             at,
             domain,

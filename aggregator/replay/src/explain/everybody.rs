@@ -20,7 +20,7 @@ use super::history::{denial_of, key};
 use super::view::{DenialView, Explanation, StatementView};
 use super::{AskedPair, ExplainError, begin, partition_of_everybody, record_at, recorded};
 use crate::range::Utc;
-use crate::replay::{Met, ReplayError};
+use crate::replay::{RecordResult, ReplayError};
 use crate::source::{ReadStep, Source};
 use tollgate_log::Stream;
 
@@ -78,7 +78,7 @@ pub(super) fn explain(
                 continue;
             }
             let met = begun.replay.apply(delivered, source)?;
-            if let Met::Ruled(Record::Totals(record)) = &met
+            if let RecordResult::Ruled(Record::Totals(record)) = &met
                 && record.resource == asked.resource
             {
                 let granted: Vec<_> = record

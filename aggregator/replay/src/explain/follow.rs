@@ -23,7 +23,7 @@ use super::constraints;
 use super::history::{Burst, EntryFate, ExplainedEntry, PairStatement, RefusedCalls, TierNow, key};
 use super::view::ConstraintView;
 use crate::fill;
-use crate::replay::{Met, Replay, ReplayError};
+use crate::replay::{RecordResult, Replay, ReplayError};
 use crate::source::{ReadStep, Source};
 use tollgate_log::{Delivered, Stream};
 
@@ -183,7 +183,9 @@ impl PairFollow {
         if let Ok(Record::Hits(batch)) = Record::decode(&delivered.bytes) {
             return self.batch(delivered, &batch);
         }
-        if let Met::Ruled(Record::LimitsActivation(_)) = self.replay.apply(delivered, source)? {
+        if let RecordResult::Ruled(Record::LimitsActivation(_)) =
+            self.replay.apply(delivered, source)?
+        {
             self.new_limits();
         }
         self.listen(delivered, &[]);

@@ -11,7 +11,7 @@ use flate2::write::ZlibEncoder;
 use tollgate_shared::wire::denial::Announced;
 
 use super::{BlockKind, DIGEST_BYTES, Description, Header, MAGIC, RAW_BYTES_MAX, Slice, VERSION};
-use crate::range::Lies;
+use crate::range::RangePosition;
 use crate::replay::{Replay, ReplayError};
 use crate::source::{ReadStep, Source, SourceError, limits_of};
 use crate::start;
@@ -250,18 +250,18 @@ impl<W: Write> Copying<'_, W> {
             for delivered in records {
                 let range = &self.work.task.range;
                 match range.lies(delivered.offset, delivered.appended) {
-                    Lies::Before => {
+                    RangePosition::Before => {
                         replay.apply(&delivered, self.work.source)?;
                         slice.first = delivered.offset + 1;
                         slice.next = slice.first;
                         continue;
                     }
-                    Lies::Behind => {
+                    RangePosition::Behind => {
                         self.wrote(self.writer.records(Stream::Hits, self.index, &kept))?;
                         exported.hits += kept.len() as u64;
                         break 'reading;
                     }
-                    Lies::In => {}
+                    RangePosition::In => {}
                 }
                 if !std::mem::replace(&mut begun, true) {
                     self.beginning(&mut replay, slice.first)?;

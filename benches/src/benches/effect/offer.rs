@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use tollgate_limits::{Limits, RULES};
-use tollgate_replay::judge::to_model;
+use tollgate_replay::model_check::to_model;
 
 use crate::harness::Size;
 use crate::harness::aggregator::Aggregator;

@@ -16,7 +16,7 @@ use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names::NAME_BYTES_MAX;
 
 use super::super::Engine;
-use super::super::holders::{Held, Holders, Who};
+use super::super::holders::{AgentProcess, Held, Holders};
 use super::super::scopes::{DeniedScopes, StatedScope};
 use super::read::Cursor;
 use super::write::{Chunks, write_text};
@@ -65,7 +65,7 @@ pub(super) fn write(holders: &Holders, chunks: &mut Chunks<'_>) {
         bytes.push(tag::TICKS);
         varint::write(bytes, silence.ticks());
     });
-    let mut one = |tag, who: &Who, ticks| {
+    let mut one = |tag, who: &AgentProcess, ticks| {
         chunks.item(|bytes| {
             bytes.push(tag);
             write_text(&who.name, bytes);
@@ -213,9 +213,9 @@ impl HoldersReader {
     ) -> Result<(), SnapshotFault> {
         let silence = &engine.holders.silence;
         let mut ticks = silence.ticks();
-        let known = |(who, ticks): (&Who, u64)| (who.clone(), ticks);
-        let mut beating: Vec<(Who, u64)> = silence.beating().map(known).collect();
-        let mut gone: Vec<(Who, u64)> = silence.gone().map(known).collect();
+        let known = |(who, ticks): (&AgentProcess, u64)| (who.clone(), ticks);
+        let mut beating: Vec<(AgentProcess, u64)> = silence.beating().map(known).collect();
+        let mut gone: Vec<(AgentProcess, u64)> = silence.gone().map(known).collect();
         while cursor.at < cursor.bytes.len() {
             let tag = cursor.byte("kind of holder")?;
             if tag == tag::TICKS {
@@ -226,7 +226,7 @@ impl HoldersReader {
             if NAME_BYTES_MAX < name.len() {
                 return Err(cursor.broken("agent"));
             }
-            let who = Who {
+            let who = AgentProcess {
                 name: name.into(),
                 epoch: u128::from_le_bytes(cursor.array("epoch")?),
             };

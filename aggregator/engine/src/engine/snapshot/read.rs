@@ -11,7 +11,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::super::Engine;
-use super::super::amended::{Ban, OfPair};
+use super::super::amended::{Ban, PairAmendments};
 use super::super::denials::LiveDenial;
 use super::super::epochs::Epoch;
 use super::super::versions::{Steps, VersionStep, Versions};
@@ -260,7 +260,9 @@ impl Cursor<'_> {
             let version = self.number("ban's version")?;
             let pardon = self.optional("pardon's end")?.map(Timestamp::from_micros);
             let ban = until.map(|until| Ban { until, version });
-            engine.amended.set_pair(identity, OfPair { ban, pardon });
+            engine
+                .amended
+                .set_pair(identity, PairAmendments { ban, pardon });
         }
         Ok(())
     }

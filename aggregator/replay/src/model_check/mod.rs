@@ -97,7 +97,7 @@ pub struct RuledBatch<'a> {
 
 /// Records that the model never got, because they are invalid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unseen {
+pub struct InvalidRecords {
     /// Records that cannot be decoded.
     pub undecodable: u64,
     /// Records that only aggregators may write, without a valid tag.
@@ -279,7 +279,7 @@ fn feed_hits<'a>(
 pub struct ModelCheck {
     partitions: Vec<PartitionModel>,
     keys: Keyring,
-    unseen: Unseen,
+    unseen: InvalidRecords,
     global_excess: Vec<(u64, u64)>,
 }
 
@@ -290,7 +290,7 @@ impl ModelCheck {
         Self {
             partitions,
             keys,
-            unseen: Unseen::default(),
+            unseen: InvalidRecords::default(),
             global_excess: Vec::new(),
         }
     }
@@ -380,7 +380,7 @@ impl ModelCheck {
     }
 
     /// The records that the model never got.
-    pub const fn unseen(&self) -> Unseen {
+    pub const fn unseen(&self) -> InvalidRecords {
         self.unseen
     }
 

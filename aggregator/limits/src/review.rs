@@ -67,45 +67,45 @@ pub fn hits_max_in(window: Span, hard: u64) -> u64 {
 }
 
 /// Adds warnings about valid limits, and faults for those that take too much memory.
-pub(super) fn judge(limits: &Limits, warnings: &Collector, notes: &Notes) {
+pub(super) fn review(limits: &Limits, warnings: &Collector, notes: &Notes) {
     for rate in limits.rates() {
         let resource = Path::DOCUMENT.then(PathStep::Named("resource", rate.name()));
-        let judgement = Judgement {
+        let review = Review {
             limits,
             rate,
             warnings,
             notes,
         };
-        judgement.judge_class(&resource, rate.default_class(), 0);
+        review.review_class(&resource, rate.default_class(), 0);
         if let Some(class) = rate.default.candidate {
             let candidate = resource.then(PathStep::Section("candidate"));
-            judgement.judge_class(&candidate, class, 0);
+            review.review_class(&candidate, class, 0);
         }
-        judgement.judge_bytes(&resource, &rate.default, 0);
-        judgement.judge_overrides(&resource);
+        review.review_bytes(&resource, &rate.default, 0);
+        review.review_overrides(&resource);
     }
 }
 
-struct Judgement<'a> {
+struct Review<'a> {
     limits: &'a Limits,
     rate: &'a RateResource,
     warnings: &'a Collector,
     notes: &'a Notes,
 }
 
-impl Judgement<'_> {
+impl Review<'_> {
     /// Checks each override once, under the first domain that has it.
-    fn judge_overrides(&self, resource: &Path<'_>) {
+    fn review_overrides(&self, resource: &Path<'_>) {
         for (domain, domains, of) in self.rate.override_uses() {
             if of.class != self.rate.default_class() {
                 let path = resource.then(PathStep::Named("domain", domain));
-                self.judge_class(&path, of.class, domains as u64 - 1);
-                self.judge_bytes(&path, of, domains as u64 - 1);
+                self.review_class(&path, of.class, domains as u64 - 1);
+                self.review_bytes(&path, of, domains as u64 - 1);
             }
         }
     }
 
-    fn judge_class(&self, path: &Path<'_>, class: ClassId, alike: u64) {
+    fn review_class(&self, path: &Path<'_>, class: ClassId, alike: u64) {
         let class = self.limits.class(class);
         let warn = |path: &Path<'_>, kind| self.warnings.add_alike(path, kind, alike);
         if let (Some(hard), Some(global)) = (class.hard, self.rate.global())
@@ -114,7 +114,7 @@ impl Judgement<'_> {
             let kind = WarningKind::HardAboveGlobal { hard, global };
             warn(&path.then(PathStep::Field("hard")), kind);
         }
-        self.judge_windows(path, class, alike);
+        self.review_windows(path, class, alike);
         for (step, kind) in quotas::idle(&class.quotas) {
             warn(&path.then(step), kind);
         }
@@ -139,7 +139,7 @@ impl Judgement<'_> {
     }
 
     /// Warns of windows that another one, or the hard limit, keeps from ever being full.
-    fn judge_windows(&self, path: &Path<'_>, class: &RateClass, alike: u64) {
+    fn review_windows(&self, path: &Path<'_>, class: &RateClass, alike: u64) {
         let hard = class.hard.map(|limit| Window {
             limit,
             window: Span::from_secs(1),
@@ -173,7 +173,7 @@ impl Judgement<'_> {
     }
 
     /// Checks the bytes of a pair, together with those of the candidate.
-    fn judge_bytes(&self, path: &Path<'_>, of: &RateOverride, alike: u64) {
+    fn review_bytes(&self, path: &Path<'_>, of: &RateOverride, alike: u64) {
         let of_class = |class| state_bytes_at_limit(self.limits.class(class));
         let bytes = of_class(of.class).saturating_add(of.candidate.map_or(0, of_class));
         if STATE_BYTES_MAX < bytes && !self.rate.large_state() {
