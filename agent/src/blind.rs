@@ -38,7 +38,7 @@ const WINDOW_MAX: Span = Span::from_secs(100 * 366 * 86_400);
 
 /// A fallback rate for each domain of one resource.
 pub(crate) struct Local {
-    limiter: RateLimiter<BlindAsk, BlindDomains, Hand, NoOpMiddleware<Nanos>>,
+    limiter: RateLimiter<BlindRequest, BlindDomains, Hand, NoOpMiddleware<Nanos>>,
     domains: BlindDomains,
     hand: Hand,
     /// How much of its domain's time one copy takes.
@@ -47,7 +47,7 @@ pub(crate) struct Local {
 
 /// A domain whose rate is checked, and whether the check takes anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct BlindAsk {
+struct BlindRequest {
     fingerprint: u64,
     taking: bool,
 }
@@ -89,14 +89,14 @@ impl BlindDomains {
 }
 
 impl StateStore for BlindDomains {
-    type Key = BlindAsk;
+    type Key = BlindRequest;
 
-    fn measure_and_replace<T, F, E>(&self, asked: &BlindAsk, measure: F) -> Result<T, E>
+    fn measure_and_replace<T, F, E>(&self, request: &BlindRequest, measure: F) -> Result<T, E>
     where
         F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
     {
-        if asked.taking {
-            let state = self.0.get_with(asked.fingerprint, Arc::default);
+        if request.taking {
+            let state = self.0.get_with(request.fingerprint, Arc::default);
             return Self::measure(&state, measure);
         }
         let used_up = Cell::new(None);
@@ -104,7 +104,7 @@ impl StateStore for BlindDomains {
             used_up.set(found);
             Err(())
         };
-        if let Some(state) = self.0.get(&asked.fingerprint) {
+        if let Some(state) = self.0.get(&request.fingerprint) {
             let _: Result<(), ()> = Self::measure(&state, look);
         }
         measure(used_up.get()).map(|(answer, _)| answer)
@@ -154,20 +154,20 @@ impl Local {
 
     /// Takes `copies` for a domain, or returns how long until they may be taken.
     pub(crate) fn take(&self, fingerprint: u64, copies: u32, now: Mono) -> Result<(), Span> {
-        let asked = BlindAsk {
+        let request = BlindRequest {
             fingerprint,
             taking: true,
         };
-        self.ask(asked, copies, now)
+        self.ask(request, copies, now)
     }
 
     /// What [`Local::take`] would return.
     pub(crate) fn look(&self, fingerprint: u64, copies: u32, now: Mono) -> Result<(), Span> {
-        let asked = BlindAsk {
+        let request = BlindRequest {
             fingerprint,
             taking: false,
         };
-        self.ask(asked, copies, now)
+        self.ask(request, copies, now)
     }
 
     /// Gives back what was taken for a domain and not used.
@@ -176,14 +176,14 @@ impl Local {
         self.domains.give_back(fingerprint, Nanos::new(time));
     }
 
-    fn ask(&self, asked: BlindAsk, copies: u32, now: Mono) -> Result<(), Span> {
+    fn ask(&self, request: BlindRequest, copies: u32, now: Mono) -> Result<(), Span> {
         self.hand
             .0
             .fetch_max(now.0, std::sync::atomic::Ordering::Relaxed);
         let Some(copies) = NonZeroU32::new(copies) else {
             return Ok(());
         };
-        match self.limiter.check_key_n(&asked, copies) {
+        match self.limiter.check_key_n(&request, copies) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(not_until)) => {
                 let wait = not_until

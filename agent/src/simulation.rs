@@ -186,7 +186,7 @@ pub struct SimulatedAgent {
     flusher: Flusher,
     batches: VecDeque<CallBatch>,
     /// Notices of the hold table.
-    words: Vec<HoldNotice>,
+    notices: Vec<HoldNotice>,
 }
 
 impl SimulatedAgent {
@@ -208,7 +208,7 @@ impl SimulatedAgent {
             driver,
             flusher,
             batches: VecDeque::new(),
-            words: Vec::new(),
+            notices: Vec::new(),
         }
     }
 
@@ -228,8 +228,8 @@ impl SimulatedAgent {
         let batches = &mut self.batches;
         let shared = self.driver.shared();
         // Like the flusher: while notices wait to be accepted, further ones wait in the hold table.
-        if self.words.is_empty() {
-            shared.hold_table.sweep(&mut self.words);
+        if self.notices.is_empty() {
+            shared.hold_table.sweep(&mut self.notices);
         }
         self.flusher.come_by(shared, false, |batch| {
             if BATCHES_MAX <= batches.len() {
@@ -242,11 +242,11 @@ impl SimulatedAgent {
 
     /// The driver takes what the flusher handed over.
     pub fn take_parcels(&mut self) {
-        if self.batches.is_empty() && self.words.is_empty() {
+        if self.batches.is_empty() && self.notices.is_empty() {
             return;
         }
-        if !self.words.is_empty() {
-            self.driver.take_notices(std::mem::take(&mut self.words));
+        if !self.notices.is_empty() {
+            self.driver.take_notices(std::mem::take(&mut self.notices));
         }
         for batch in self.batches.drain(..) {
             self.driver.take_batch(batch);
@@ -310,7 +310,7 @@ impl SimulatedAgent {
 
     /// Whether nothing waits for the log any more.
     pub fn is_idle(&self) -> bool {
-        self.batches.is_empty() && self.words.is_empty() && self.driver.is_empty()
+        self.batches.is_empty() && self.notices.is_empty() && self.driver.is_empty()
     }
 
     /// Up to which log position the agent has received a resource's statements about a partition without a gap: it

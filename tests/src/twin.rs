@@ -14,7 +14,7 @@ use serde_json::Value;
 use tollgate_limits::versions::{Entered, LimitsBook};
 use tollgate_log::{Delivered, LogEvent, Stream};
 use tollgate_model::PartitionModel;
-use tollgate_replay::model_check::{At, Versions, feed};
+use tollgate_replay::model_check::{RecordPosition, Versions, feed};
 use tollgate_server::core::event::{Effect, Event, Now, QueryId};
 use tollgate_server::core::recordings::WAITING_MAX;
 use tollgate_server::core::view::{Query, Reply};
@@ -141,7 +141,7 @@ pub fn effect_violations(log: &WholeLog) -> Vec<String> {
             let Ok(record) = Record::decode(&delivered.bytes) else {
                 continue;
             };
-            let at = At {
+            let at = RecordPosition {
                 offset: delivered.offset,
                 appended_us: delivered.appended.as_micros(),
             };

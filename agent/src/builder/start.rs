@@ -31,7 +31,7 @@ const BATCHES_MAX: usize = 1_024;
 
 /// The bound on groups of hold operations between the two. Each group may be as long as the full hold table, and
 /// while groups wait, the hold table fills up to its bound.
-const WORDS_MAX: usize = 2;
+const NOTICES_MAX: usize = 2;
 
 /// The runtime of the network thread.
 fn runtime() -> Result<tokio::runtime::Runtime, BuildError> {
@@ -83,7 +83,7 @@ impl AgentBuilder {
             self.thinkers(&shared, &name, secrets, aggregators.len(), rand::random());
         let (events, event_receiver) = mpsc::channel(net::EVENTS_MAX);
         let (batches, batch_receiver) = mpsc::channel(BATCHES_MAX);
-        let (words, word_receiver) = mpsc::channel(WORDS_MAX);
+        let (notice_sender, notice_receiver) = mpsc::channel(NOTICES_MAX);
         let (orders, order_receiver) = mpsc::channel(1);
         let ending = Arc::new(Ending::default());
         let (courier, carrier) = self.carrier(&name, courier, &events)?;
@@ -105,7 +105,7 @@ impl AgentBuilder {
             .spawn({
                 let ending = Arc::clone(&ending);
                 move || {
-                    let work = (batch_receiver, word_receiver);
+                    let work = (batch_receiver, notice_receiver);
                     runtime.block_on(driver.run(event_receiver, work, order_receiver, ending))
                 }
             })
@@ -114,7 +114,7 @@ impl AgentBuilder {
         flusher::start(
             Arc::clone(&shared),
             packer,
-            (batches, words),
+            (batches, notice_sender),
             Arc::clone(&ending),
         )
         .map_err(BuildError::Thread)?;

@@ -278,9 +278,9 @@ impl Hold {
         if self.ticket.number == 0 || self.copies == 0 {
             return None;
         }
-        let (answer, word) = oneshot::channel();
+        let (answer, receiver) = oneshot::channel();
         self.note(0, false, || NoticeKind::Rare(Box::new(question(answer))));
-        word.await.ok()
+        receiver.await.ok()
     }
 
     #[inline]

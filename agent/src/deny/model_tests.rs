@@ -158,11 +158,11 @@ proptest! {
     ) {
         // Also at a bound: a denial without room leaves its scope open.
         let mut bench = Bench::new(max);
-        let heard: Vec<Stated> = log.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(one, _)| *one).collect();
+        let received: Vec<Stated> = log.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(one, _)| *one).collect();
         for index in order.into_iter().filter(|index| kept[*index]) {
             bench.take(log[index]);
         }
-        let allowed = model(&heard);
+        let allowed = model(&received);
         for (domain, found) in bench.denied() {
             prop_assert_eq!(allowed.get(&domain), Some(&found));
         }

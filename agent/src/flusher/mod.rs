@@ -104,7 +104,7 @@ impl Flusher {
 pub(crate) fn run(
     shared: &Shared,
     packer: Packer,
-    (batches, words): &(mpsc::Sender<CallBatch>, mpsc::Sender<Vec<HoldNotice>>),
+    (batches, notice_sender): &(mpsc::Sender<CallBatch>, mpsc::Sender<Vec<HoldNotice>>),
     ending: &Ending,
 ) {
     let clock = &shared.clock;
@@ -117,12 +117,12 @@ pub(crate) fn run(
         let last = ending.is_flushing();
         // While notices wait to be accepted, further ones wait in the hold table, where the bound on holds limits
         // them.
-        let mut all_sent = send_notices(&mut notices, words);
+        let mut all_sent = send_notices(&mut notices, notice_sender);
         let mut notice_count = 0;
         if all_sent {
             shared.hold_table.sweep(&mut notices);
             notice_count = notices.len();
-            all_sent = send_notices(&mut notices, words);
+            all_sent = send_notices(&mut notices, notice_sender);
         }
         let flushed = flusher.come_by(shared, last, |batch| match batches.try_send(batch) {
             Ok(()) => None,
@@ -175,11 +175,14 @@ fn hand_over_due(
 }
 
 /// Passes on notices of the hold table. Returns whether none is left.
-fn send_notices(notices: &mut Vec<HoldNotice>, words: &mpsc::Sender<Vec<HoldNotice>>) -> bool {
+fn send_notices(
+    notices: &mut Vec<HoldNotice>,
+    notice_sender: &mpsc::Sender<Vec<HoldNotice>>,
+) -> bool {
     if notices.is_empty() {
         return true;
     }
-    match words.try_send(std::mem::take(notices)) {
+    match notice_sender.try_send(std::mem::take(notices)) {
         Ok(()) => true,
         Err(TrySendError::Full(back)) => {
             *notices = back;

@@ -31,14 +31,14 @@ struct One {
     /// The copies that its holder still has.
     copies: u32,
     /// Why the hold no longer counts.
-    word: HoldStanding,
+    standing: HoldStanding,
 }
 
 impl RevokedHolds {
     /// A hold in use no longer counts.
-    pub(crate) fn put(&self, number: u64, copies: u32, word: HoldStanding) {
+    pub(crate) fn put(&self, number: u64, copies: u32, standing: HoldStanding) {
         let mut holds = self.lock();
-        holds.insert(number, One { copies, word });
+        holds.insert(number, One { copies, standing });
         self.count.store(holds.len(), Ordering::Release);
     }
 
@@ -47,7 +47,7 @@ impl RevokedHolds {
         if self.is_empty() {
             return None;
         }
-        self.lock().get(&number).map(|one| one.word.clone())
+        self.lock().get(&number).map(|one| one.standing.clone())
     }
 
     /// Takes a holder's operation if the hold is revoked. Returns the operation if it is not.
@@ -67,7 +67,7 @@ impl RevokedHolds {
                 RareNotice::Transfer { copies, .. } => copies,
                 RareNotice::Confirm { answer } | RareNotice::Watch { answer } => {
                     // The receiver may be dropped already.
-                    let _ = answer.send(one.word.clone());
+                    let _ = answer.send(one.standing.clone());
                     0
                 }
                 RareNotice::Reserve { .. } | RareNotice::Seize { .. } => 0,

@@ -68,7 +68,7 @@ struct TableShard {
 #[derive(Debug, Default)]
 struct ShardTable {
     pairs: HashMap<u64, HeldPair, BuildHasherDefault<Unhashed>>,
-    words: Vec<HoldNotice>,
+    notices: Vec<HoldNotice>,
     closed: bool,
 }
 
@@ -163,7 +163,7 @@ impl HoldTable {
             ticket.summed = true;
             Arc::clone(&pair.domain)
         });
-        let has_room = self.has_room() && table.words.len() < WORDS_MAX && !table.closed;
+        let has_room = self.has_room() && table.notices.len() < WORDS_MAX && !table.closed;
         let recorded = domain.filter(|_| has_room);
         let Some(domain) = recorded.filter(|_| resource.id != NO_RESOURCE) else {
             drop(table);
@@ -187,7 +187,7 @@ impl HoldTable {
     ) -> Option<Ticket> {
         let shard = self.shard(fingerprint)?;
         let mut table = shard.lock();
-        let has_room = self.has_room() && table.words.len() < WORDS_MAX && !table.closed;
+        let has_room = self.has_room() && table.notices.len() < WORDS_MAX && !table.closed;
         if !has_room || resource.id == NO_RESOURCE {
             return None;
         }
@@ -342,7 +342,7 @@ impl HoldTable {
         shard.busy.store(true, Ordering::Relaxed);
         let order = self.order.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         let number = number.unwrap_or(order);
-        table.words.push(HoldNotice {
+        table.notices.push(HoldNotice {
             order,
             resource,
             number,
@@ -353,8 +353,8 @@ impl HoldTable {
     }
 
     /// Hands out every notice that was recorded before this call, in order. One thread only.
-    pub(crate) fn sweep(&self, words: &mut Vec<HoldNotice>) {
-        let before = words.len();
+    pub(crate) fn sweep(&self, notices: &mut Vec<HoldNotice>) {
+        let before = notices.len();
         let upto = self.order.load(Ordering::Acquire);
         for shard in &self.shards {
             // Only the sweep clears it, under the lock, so that it is never clear while a notice waits.
@@ -362,12 +362,14 @@ impl HoldTable {
                 continue;
             }
             let mut table = shard.lock();
-            let ripe = table.words.partition_point(|word| word.order <= upto);
-            words.extend(table.words.drain(..ripe));
-            shard.busy.store(!table.words.is_empty(), Ordering::Relaxed);
+            let ripe = table.notices.partition_point(|notice| notice.order <= upto);
+            notices.extend(table.notices.drain(..ripe));
+            shard
+                .busy
+                .store(!table.notices.is_empty(), Ordering::Relaxed);
         }
-        if let Some(new) = words.get_mut(before..) {
-            new.sort_unstable_by_key(|word| word.order);
+        if let Some(new) = notices.get_mut(before..) {
+            new.sort_unstable_by_key(|notice| notice.order);
         }
     }
 
@@ -376,7 +378,7 @@ impl HoldTable {
         for shard in &self.shards {
             let mut table = shard.lock();
             table.closed = true;
-            table.words = Vec::new();
+            table.notices = Vec::new();
         }
     }
 

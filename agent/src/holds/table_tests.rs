@@ -57,17 +57,17 @@ impl Bench {
 
     /// Number and kind of each notice.
     fn sweep(&self) -> Vec<(u64, &'static str)> {
-        let mut words = Vec::new();
-        self.hold_table.sweep(&mut words);
+        let mut notices = Vec::new();
+        self.hold_table.sweep(&mut notices);
         let kind = |what: &NoticeKind| match what {
             NoticeKind::Hold { .. } => "hold",
             NoticeKind::Release { .. } => "release",
             NoticeKind::Cancel => "cancel",
             NoticeKind::Rare(_) => "seldom",
         };
-        words
+        notices
             .iter()
-            .map(|word| (word.number, kind(&word.what)))
+            .map(|notice| (notice.number, kind(&notice.what)))
             .collect()
     }
 }
@@ -90,18 +90,18 @@ fn a_process_takes_no_more_than_a_domain_may_have() {
 #[test]
 fn notices_keep_their_order_across_shards() {
     let bench = Bench::new(1 << 12);
-    let mut said = Vec::new();
+    let mut kinds = Vec::new();
     let mut last: Option<Ticket> = None;
     for n in 0..500 {
         if let Some(ticket) = last.take() {
             bench.give(ticket, 1, true);
-            said.push((ticket.number, "release"));
+            kinds.push((ticket.number, "release"));
         }
         let ticket = bench.take(&format!("d{n}"), 1, None).expect("room");
-        said.push((ticket.number, "hold"));
+        kinds.push((ticket.number, "hold"));
         last = Some(ticket);
     }
-    assert_eq!(bench.sweep(), said);
+    assert_eq!(bench.sweep(), kinds);
     assert_eq!(bench.sweep(), []);
 }
 
@@ -132,11 +132,11 @@ fn a_release_is_swept_before_later_holds_of_other_threads() {
     let mut orders = Vec::new();
     loop {
         let over = taker.is_finished() && giver.is_finished();
-        let mut words = Vec::new();
-        bench.hold_table.sweep(&mut words);
-        numbers += words.len();
-        orders.extend(words.iter().map(|word| word.order));
-        if over && words.is_empty() {
+        let mut notices = Vec::new();
+        bench.hold_table.sweep(&mut notices);
+        numbers += notices.len();
+        orders.extend(notices.iter().map(|notice| notice.order));
+        if over && notices.is_empty() {
             break;
         }
         std::thread::yield_now();
@@ -175,9 +175,9 @@ fn without_sweeps_notices_are_bounded_and_releases_kept() {
     }
     assert!(0 < bench.hold_table.unrecorded());
     bench.give(held, 1, true);
-    let words = bench.sweep();
-    assert_eq!(words.last(), Some(&(held.number, "release")));
-    assert!(words.len() <= WORDS_MAX + 2, "{}", words.len());
+    let notices = bench.sweep();
+    assert_eq!(notices.last(), Some(&(held.number, "release")));
+    assert!(notices.len() <= WORDS_MAX + 2, "{}", notices.len());
     assert_ne!(bench.take("acme", 1, None).expect("granted").number, 0);
 }
 
@@ -244,12 +244,12 @@ fn a_pair_that_is_refused_takes_no_room_beyond_the_bound() {
 fn after_the_end_nothing_is_recorded_and_no_caller_waits() {
     let bench = Bench::new(1 << 10);
     let ticket = bench.take("acme", 2, None).expect("granted");
-    let (answer, mut word) = tokio::sync::oneshot::channel();
+    let (answer, mut notice) = tokio::sync::oneshot::channel();
     bench.hold_table.note(ticket, AT, 0, false, || {
         NoticeKind::Rare(Box::new(RareNotice::Watch { answer }))
     });
     bench.hold_table.close();
-    assert!(word.try_recv().is_err());
+    assert!(notice.try_recv().is_err());
     bench.give(ticket, 2, true);
     assert_eq!(bench.sweep(), []);
     assert_eq!(bench.take("acme", 1, None).expect("granted").number, 0);

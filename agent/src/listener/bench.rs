@@ -121,7 +121,7 @@ impl ListenerBench {
         self.listener.take_message(peer, welcome, self.now);
     }
 
-    pub(super) fn asked(&self, peer: usize) -> Option<u64> {
+    pub(super) fn open_ask(&self, peer: usize) -> Option<u64> {
         self.listener.peers[peer]
             .ask
             .as_ref()
@@ -142,7 +142,7 @@ impl ListenerBench {
         more: bool,
     ) {
         let (control, sequence) = self.sequences[peer];
-        let nonce = self.asked(peer).expect("an ask is under way");
+        let nonce = self.open_ask(peer).expect("an ask is under way");
         let part = self.parts.entry(nonce).or_default();
         let snapshot = Snapshot {
             nonce,

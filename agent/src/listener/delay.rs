@@ -35,12 +35,12 @@ pub(crate) struct Delay {
 
 impl Delay {
     /// The agent sent a question at `asked`; the publisher answered when its clock showed `clock`.
-    pub(crate) fn round_trip(&mut self, asked: Mono, clock: Span) {
+    pub(crate) fn round_trip(&mut self, sent_at: Mono, clock: Span) {
         if self.trips.len() == TRIPS_MAX {
             self.trips.pop_front();
         }
         self.trips
-            .push_back((asked, difference(asked.0, clock.as_micros())));
+            .push_back((sent_at, difference(sent_at.0, clock.as_micros())));
     }
 
     /// How late a message is that the publisher sent when its clock showed `sent`, and that arrived at `now`. Without

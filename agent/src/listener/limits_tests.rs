@@ -17,7 +17,7 @@ fn a_newer_version_in_a_statement_asks_for_the_limits() {
         denial.version = 5;
     }
     bench.frame(0, 12, &[newer]);
-    assert!(bench.asked(0).is_some());
+    assert!(bench.open_ask(0).is_some());
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_ban_where_denials_are_ignored_asks_for_the_limits() {
     bench.ask_again(0, 12, ignored);
     let old = denied("acme", 12);
     bench.frame(0, 13, std::slice::from_ref(&old));
-    assert!(bench.asked(0).is_none(), "it was ruled before");
+    assert!(bench.open_ask(0).is_none(), "it was ruled before");
     // The ban has the version that it came with, which may be older than the version that obeys
     // bans again.
     let mut ban = denied("globex", 13);
@@ -39,7 +39,7 @@ fn a_ban_where_denials_are_ignored_asks_for_the_limits() {
         denial.cause = Cause::Banned;
     }
     bench.frame(0, 14, &[ban]);
-    assert!(bench.asked(0).is_some());
+    assert!(bench.open_ask(0).is_some());
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn limits_that_refused_a_call_are_refreshed_now_and_then() {
         let resources = &bench.listener.around.resources;
         resources.doubt_limits(&bench.resource);
     };
-    let asked = |bench: &ListenerBench| [bench.asked(0).is_some(), bench.asked(1).is_some()];
+    let asked = |bench: &ListenerBench| [bench.open_ask(0).is_some(), bench.open_ask(1).is_some()];
     let five_seconds = |bench: &mut ListenerBench| {
         for _ in 0..10 {
             bench.advance(Span::from_millis(500));
@@ -112,7 +112,7 @@ fn limits_do_not_outlive_the_log_of_their_snapshot() {
         bench.advance(Span::from_millis(500));
         bench.heartbeat(0, 3);
     }
-    assert!(bench.asked(0).is_some(), "now it is the log");
+    assert!(bench.open_ask(0).is_some(), "now it is the log");
     bench.snapshot(0, 4, &[]);
     assert!(!is_refused(&bench));
     assert_eq!(bench.resource.public().version, 1);

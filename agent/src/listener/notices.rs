@@ -191,8 +191,8 @@ mod tests {
     #[test]
     fn a_gap_in_notices_voids_notices_alone() {
         let mut bench = ListenerBench::joined(1);
-        let heard: Arc<Mutex<Vec<String>>> = Arc::default();
-        let calls = Arc::clone(&heard);
+        let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+        let calls = Arc::clone(&seen);
         bench.listener.around.on_near = Some(OnNear(Arc::new(move |near: &Near<'_>| {
             let text = format!("{} {}", near.domain(), near.remaining());
             calls.lock().unwrap().push(text);
@@ -212,7 +212,7 @@ mod tests {
             (None, Some(7))
         );
         assert!(bench.refused("banned").is_some() && bench.refused("globex").is_none());
-        assert_eq!(bench.asked(0), None, "nobody is asked for notices");
+        assert_eq!(bench.open_ask(0), None, "nobody is asked for notices");
         let counters = Arc::clone(&bench.listener.around.counters);
         let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         assert_eq!((of(&counters.near_gaps), of(&counters.gaps)), (1, 0));
@@ -220,7 +220,7 @@ mod tests {
             (of(&counters.near_notices), of(&counters.near_live)),
             (4, 1)
         );
-        assert_eq!(*heard.lock().unwrap(), ["acme 7", "globex 7", "globex 7"]);
+        assert_eq!(*seen.lock().unwrap(), ["acme 7", "globex 7", "globex 7"]);
     }
 
     #[test]

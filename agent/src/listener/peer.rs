@@ -251,7 +251,7 @@ mod tests {
         assert!(bench.refused("beta").is_some());
         bench.frame(1, 21, &[]);
         bench.advance(Span::from_millis(100));
-        assert_eq!(bench.asked(1), None);
+        assert_eq!(bench.open_ask(1), None);
     }
 
     #[test]
@@ -268,9 +268,9 @@ mod tests {
             }
         };
         waits(&mut bench, 2);
-        assert_eq!(bench.asked(0), None);
+        assert_eq!(bench.open_ask(0), None);
         waits(&mut bench, 1);
-        assert!(bench.asked(0).is_some());
+        assert!(bench.open_ask(0).is_some());
         assert!(bench.refused("acme").is_some());
         // It answers that the denial is still in force, and that it has sent frames since the last one received.
         let still = [stated("acme", 11, Some(second(600)))];
@@ -278,14 +278,14 @@ mod tests {
         waits(&mut bench, 4);
         bench.snapshot(0, 12, &still);
         waits(&mut bench, 9);
-        assert_eq!(bench.asked(0), None, "a silence is doubted once");
+        assert_eq!(bench.open_ask(0), None, "a silence is doubted once");
         // A frame, and silence again.
         bench.frame(0, 24, &[]);
         waits(&mut bench, 4);
         bench.snapshot(0, 25, &[]);
         assert_eq!(bench.refused("acme"), None);
         waits(&mut bench, 9);
-        assert_eq!(bench.asked(0), None, "nothing of it is denied");
+        assert_eq!(bench.open_ask(0), None, "nothing of it is denied");
     }
 
     #[test]
@@ -307,7 +307,7 @@ mod tests {
         bench.listener.feed_down(0);
         bench.listener.link_down(0);
         beat(&mut bench, 9, 0);
-        assert_eq!(bench.asked(1), None);
+        assert_eq!(bench.open_ask(1), None);
         // The second takes over; the denial was lifted while no aggregator announced it.
         beat(&mut bench, 2, u32::MAX);
         bench.snapshot(1, 16, &[]);

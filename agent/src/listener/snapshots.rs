@@ -74,19 +74,19 @@ impl Listener {
         let Some(peer) = self.peers.get_mut(index) else {
             return false;
         };
-        let Some(asked) = peer.hello.filter(|hello| hello.nonce == nonce) else {
+        let Some(open_hello) = peer.hello.filter(|hello| hello.nonce == nonce) else {
             return false;
         };
         Counters::add(&self.around.counters.welcomes, 1);
         peer.hello = None;
-        peer.next_hello = asked.at.plus(super::HELLO_EVERY);
+        peer.next_hello = open_hello.at.plus(super::HELLO_EVERY);
         let is_new = peer.instance != Some(instance);
         if is_new {
             peer.instance = Some(instance);
             // It is the clock of another process.
             peer.delay = super::delay::Delay::default();
         }
-        peer.delay.round_trip(asked.at, clock);
+        peer.delay.round_trip(open_hello.at, clock);
         let moved = peer.feeds != feeds;
         peer.feeds = feeds;
         if is_new || moved {

@@ -75,13 +75,13 @@ fn a_gap_requests_a_snapshot_and_renews_no_lease() {
     bench.frame(0, 12, &[denied("acme", 11)]);
     let _lost = bench.next_frame(0, "r", watermarks(LOG, 13), &[stated("acme", 12, None)]);
     bench.frame(0, 15, &[denied("beta", 14)]);
-    assert_eq!((bench.gaps(), bench.asked(0).is_some()), (1, true));
+    assert_eq!((bench.gaps(), bench.open_ask(0).is_some()), (1, true));
     // The denials still hold, but no longer than the last watermark without a gap.
     assert!(bench.refused("acme").is_some() && bench.refused("beta").is_some());
     bench.snapshot(0, 15, &[denied("beta", 14), denied("lost", 13)]);
     assert_eq!(bench.refused("acme"), None, "the snapshot does not list it");
     assert!(bench.refused("beta").is_some() && bench.refused("lost").is_some());
-    assert_eq!(bench.asked(0), None);
+    assert_eq!(bench.open_ask(0), None);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_snapshot_that_lacks_a_part_is_requested_again() {
     bench.frame(0, 12, &[denied("one", 11)]);
     let _lost = bench.next_frame(0, "r", watermarks(LOG, 13), &[denied("two", 12)]);
     bench.frame(0, 14, &[]);
-    let torn = bench.asked(0);
+    let torn = bench.open_ask(0);
     // The first part is lost.
     bench.parts.insert(torn.unwrap(), 1);
     bench.snapshot_part(0, 14, &[denied("two", 12)], false);
@@ -179,7 +179,7 @@ fn a_snapshot_that_lacks_a_part_is_requested_again() {
         "nothing is ended by a torn snapshot"
     );
     bench.advance(Span::from_millis(100));
-    assert!(bench.asked(0).is_some() && bench.asked(0) != torn);
+    assert!(bench.open_ask(0).is_some() && bench.open_ask(0) != torn);
     bench.snapshot(0, 14, &[denied("two", 12)]);
     assert!(bench.refused("one").is_none() && bench.refused("two").is_some());
 }
@@ -189,7 +189,7 @@ fn requests_on_a_lost_link_are_repeated() {
     let mut bench = ListenerBench::joined(1);
     let _lost = bench.next_frame(0, "r", watermarks(LOG, 12), &[denied("acme", 11)]);
     bench.frame(0, 13, &[]);
-    assert!(bench.asked(0).is_some());
+    assert!(bench.open_ask(0).is_some());
     bench.listener.link_down(0);
     bench.listener.link_up(0, bench.now);
     bench.answer_hello(0, ListenerBench::instance(0));
@@ -347,12 +347,12 @@ fn statements_about_a_replaced_log_do_not_hold_for_the_next() {
     // The other one has not yet received the log that replaces its own, and answers about its own.
     bench.log.generation = 1;
     bench.snapshot(0, 400, &[]);
-    assert!(bench.refused("acme").is_some() && bench.asked(0).is_none());
+    assert!(bench.refused("acme").is_some() && bench.open_ask(0).is_none());
     // When it has, it does not announce what was lifted in between: the listener has to ask.
     bench.log.generation = 2;
     bench.frame(0, 67, &[]);
     bench.advance(Span::from_millis(100));
-    assert!(bench.asked(0).is_some());
+    assert!(bench.open_ask(0).is_some());
     bench.snapshot(0, 67, &[]);
     assert!(bench.refused("acme").is_none());
 }
@@ -362,16 +362,16 @@ fn an_unanswered_request_is_repeated() {
     let mut bench = ListenerBench::joined(1);
     let _lost = bench.next_frame(0, "r", watermarks(LOG, 12), &[]);
     bench.frame(0, 13, &[]);
-    let first = bench.asked(0).expect("asked");
+    let first = bench.open_ask(0).expect("asked");
     bench.heartbeat(0, 13);
     bench.advance(Span::from_millis(700));
-    assert_eq!(bench.asked(0), Some(first));
+    assert_eq!(bench.open_ask(0), Some(first));
     bench.heartbeat(0, 14);
     bench.advance(Span::from_millis(700));
     bench.answer_hello(0, ListenerBench::instance(0));
     bench.heartbeat(0, 15);
     bench.advance(Span::from_millis(700));
-    assert!(bench.asked(0).is_some_and(|again| again != first));
+    assert!(bench.open_ask(0).is_some_and(|again| again != first));
 }
 
 #[test]

@@ -331,7 +331,7 @@ impl Producing {
     fn find_partitions(&mut self, records: &mpsc::Receiver<Outgoing>) -> bool {
         let lines = lines_that_last();
         while !records.is_closed() && !self.events.is_closed() {
-            let asked = Instant::now();
+            let begun = Instant::now();
             let partitions = self.partitions();
             if let Ok(Some(partitions)) = partitions {
                 let event = DriverEvent::Partitions(partitions);
@@ -352,7 +352,7 @@ impl Producing {
             }
             std::thread::sleep(
                 LIST_AGAIN
-                    .saturating_sub(asked.elapsed())
+                    .saturating_sub(begun.elapsed())
                     .max(Duration::from_millis(50)),
             );
         }

@@ -149,9 +149,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_name_is_resolved_again_and_new_addresses_found_once() {
         let (sender, mut found) = mpsc::channel(8);
-        let asked = std::sync::atomic::AtomicUsize::new(0);
+        let lookups = std::sync::atomic::AtomicUsize::new(0);
         let follows = follow_one(sender.downgrade(), || {
-            let answer = match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            let answer = match lookups.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
                 0 => Ok(set(&["10.0.0.4:7401", "10.0.0.7:7401"])),
                 1 => Err(io::ErrorKind::NotFound.into()),
                 2 => Ok(BTreeSet::new()),

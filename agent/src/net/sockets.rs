@@ -282,14 +282,14 @@ impl Driver<Sockets> {
     pub(crate) async fn run(
         mut self,
         mut events: mpsc::Receiver<DriverEvent>,
-        (mut batches, mut words): (mpsc::Receiver<CallBatch>, mpsc::Receiver<Vec<HoldNotice>>),
+        (mut batches, mut holdings): (mpsc::Receiver<CallBatch>, mpsc::Receiver<Vec<HoldNotice>>),
         mut orders: mpsc::Receiver<AgentOrder>,
         ending: Arc<Ending>,
     ) {
         let shared = Arc::clone(self.shared());
         let (mut tick_at, mut ticked) = (Instant::now(), Instant::now());
         let mut flushing: Option<(Instant, oneshot::Sender<()>)> = None;
-        let (mut batches_are_all, mut words_are_all) = (false, false);
+        let (mut batches_are_all, mut notices_are_all) = (false, false);
         let mut has_ended_epoch = false;
         loop {
             let deadline = flushing.as_ref().map(|(deadline, _)| *deadline);
@@ -303,9 +303,9 @@ impl Driver<Sockets> {
                     Some(batch) => self.take_batch(batch),
                     None => batches_are_all = true,
                 },
-                notices = words.recv(), if !words_are_all => match notices {
+                notices = holdings.recv(), if !notices_are_all => match notices {
                     Some(notices) => self.take_notices(notices),
-                    None => words_are_all = true,
+                    None => notices_are_all = true,
                 },
                 order = orders.recv(), if flushing.is_none() => match order {
                     Some(AgentOrder::Flush { deadline, done }) => flushing = Some((deadline, done)),
@@ -323,7 +323,7 @@ impl Driver<Sockets> {
                 ticked = Instant::now();
                 tick_at = ticked + TICK_QUIET;
             }
-            let all_said = flushing.is_some() && batches_are_all && words_are_all;
+            let all_said = flushing.is_some() && batches_are_all && notices_are_all;
             if all_said && !has_ended_epoch {
                 has_ended_epoch = self.end_epoch();
             }

@@ -268,9 +268,9 @@ impl TestAgent {
 
     fn sweep(&self, state: &mut TestState) {
         let shared = self.agent.shared();
-        let mut words = Vec::new();
-        shared.hold_table.sweep(&mut words);
-        state.session.take(words, shared.clock.read());
+        let mut notices = Vec::new();
+        shared.hold_table.sweep(&mut notices);
+        state.session.take(notices, shared.clock.read());
     }
 
     fn learn_copies(&self, resource: &str, change: impl FnOnce(&mut PublicCopies)) {

@@ -41,7 +41,7 @@ impl Limits {
 pub struct Revision {
     limits: Limits,
     rows: usize,
-    words: ReadStatements,
+    statements: ReadStatements,
 }
 
 impl Revision {
@@ -50,7 +50,7 @@ impl Revision {
         Self {
             limits: limits.clone(),
             rows: limits.rows_len(),
-            words: ReadStatements::default(),
+            statements: ReadStatements::default(),
         }
     }
 
@@ -79,7 +79,7 @@ impl Revision {
         let Self {
             limits,
             rows,
-            words,
+            statements,
         } = self;
         let found = limits.names.number_of(resource);
         let found = found.ok_or_else(|| NotChanged::NotConfigured(resource.into()))?;
@@ -95,12 +95,12 @@ impl Revision {
         let len = match &mut limits.resources[found] {
             Resource::Rate(rate) => {
                 let before = rate.rows.len();
-                change_rate(rate, &spelt, own, has_room, words, &mut limits.classes)?;
+                change_rate(rate, &spelt, own, has_room, statements, &mut limits.classes)?;
                 (before, rate.rows.len())
             }
             Resource::Copies(copies) => {
                 let before = copies.rows.len();
-                change_copies(copies, &spelt, own, has_room, words)?;
+                change_copies(copies, &spelt, own, has_room, statements)?;
                 (before, copies.rows.len())
             }
         };
@@ -114,7 +114,7 @@ fn change_rate(
     domain: &str,
     own: Option<&Own>,
     has_room: bool,
-    words: &mut ReadStatements,
+    statements: &mut ReadStatements,
     classes: &mut Classes,
 ) -> Result<(), NotChanged> {
     let before = rate.rows.statement_of(domain);
@@ -126,7 +126,7 @@ fn change_rate(
         return Ok(());
     };
     // The statement has to be valid by itself, too.
-    words.stated_of(&rate.name, domain, own)?;
+    statements.stated_of(&rate.name, domain, own)?;
     if before.is_none() && !has_room {
         return Err(NotChanged::TooMany);
     }
@@ -134,7 +134,7 @@ fn change_rate(
     let statement = match rate.rows.known(&own) {
         Some(known) => Arc::clone(known),
         None => {
-            let stated = words.stated_of(&rate.name, domain, &own)?;
+            let stated = statements.stated_of(&rate.name, domain, &own)?;
             Arc::new(RowStatement::of(own, stated))
         }
     };
@@ -152,11 +152,11 @@ fn change_copies(
     domain: &str,
     own: Option<&Own>,
     has_room: bool,
-    words: &mut ReadStatements,
+    statements: &mut ReadStatements,
 ) -> Result<(), NotChanged> {
     let before = copies.rows.get(domain);
     let limit = match own {
-        Some(own) => Some(words.limit_of(&copies.name, domain, own)?),
+        Some(own) => Some(statements.limit_of(&copies.name, domain, own)?),
         None => None,
     };
     match (before, limit) {

@@ -214,9 +214,13 @@ impl<'p, 't> Item<'p, 't> {
     }
 
     /// One of some words.
-    pub(super) fn word<T: Copy>(&self, words: &[(&str, T)], expected: &'static str) -> Option<T> {
+    pub(super) fn one_of<T: Copy>(
+        &self,
+        choices: &[(&str, T)],
+        expected: &'static str,
+    ) -> Option<T> {
         let text = self.value.as_str();
-        let found = words.iter().find(|(word, _)| Some(*word) == text);
+        let found = choices.iter().find(|(word, _)| Some(*word) == text);
         self.some_or(found.map(|(_, meaning)| *meaning), expected)
     }
 

@@ -121,7 +121,7 @@ impl Scene<'_> {
                 bail!("holder {} received nothing from the aggregator", holder + 1);
             }
         }
-        one.tell("take");
+        one.send_line("take");
         let (held, _) = self.wait(0, WITHIN, held_of)?;
         let wanted = subject.copies;
         let (resource, domain) = (&subject.resource, &subject.domain);
@@ -132,7 +132,7 @@ impl Scene<'_> {
             return Ok(None);
         }
         let within = subject.agent_timeout + GRACE;
-        other.tell(&format!("follow {}", (WITHIN + within).as_millis()));
+        other.send_line(&format!("follow {}", (WITHIN + within).as_millis()));
         self.wait(1, WITHIN, |notice| match notice {
             HolderNotice::Denied { at_ns } => Some(at_ns),
             _ => None,

@@ -185,7 +185,7 @@ impl ChildGuard {
     }
 
     /// Sends it a line. If the child is gone, that is noticed elsewhere.
-    pub fn tell(&mut self, line: &str) {
+    pub fn send_line(&mut self, line: &str) {
         if let Some(stdin) = &mut self.stdin {
             let _ = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
         }

@@ -132,7 +132,7 @@ impl DemoStage {
         let start_us = wall_us() + LEAD_US;
         agents
             .iter_mut()
-            .for_each(|agent| agent.tell(&format!("start {start_us}")));
+            .for_each(|agent| agent.send_line(&format!("start {start_us}")));
         self.view.begin();
         let outage = (!attached).then(|| Outage::planned(self.plan.seconds));
         let (notice, outage) = self.play(&mut agents, outage)?;
@@ -413,13 +413,15 @@ impl DemoStage {
     ) -> anyhow::Result<()> {
         if outage.began_us == u64::MAX && outage.from <= passed {
             outage.began_us = wall_us();
-            agents.iter_mut().for_each(|agent| agent.tell("outage"));
+            agents
+                .iter_mut()
+                .for_each(|agent| agent.send_line("outage"));
             if let Some(mut aggregator) = self.aggregator.take() {
                 aggregator.kill();
             }
             self.view.say("aggregator killed; calls go on");
         } else if outage.began_us != u64::MAX && self.aggregator.is_none() && outage.to <= passed {
-            agents.iter_mut().for_each(|agent| agent.tell("back"));
+            agents.iter_mut().for_each(|agent| agent.send_line("back"));
             outage.lasted = Some(Duration::from_micros(
                 wall_us().saturating_sub(outage.began_us),
             ));

@@ -26,10 +26,10 @@ pub struct CopyLimits {
     pub(super) max_age: Option<Span>,
     pub(super) holds_max: u32,
     pub(super) groups: Box<[GroupLimit]>,
-    /// Class 0 is the class of all domains that are not in `who`.
+    /// Class 0 is the class of all domains that are not in `names`.
     pub(super) classes: Box<[CopiesClass]>,
-    who: NameTable,
-    class_of_who: Box<[u32]>,
+    names: NameTable,
+    class_of_names: Box<[u32]>,
 }
 
 /// A group and its effective limit.
@@ -74,16 +74,16 @@ impl CopyLimits {
     /// The number of the class that limits a domain.
     #[inline]
     pub(super) fn class_of(&self, domain: &str) -> u32 {
-        match self.who.number_of(domain) {
-            Some(number) => self.class_of_who[number],
+        match self.names.number_of(domain) {
+            Some(number) => self.class_of_names[number],
             None => 0,
         }
     }
 
     /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
-        self.who.heap_bytes()
-            + size_of_val(&*self.class_of_who)
+        self.names.heap_bytes()
+            + size_of_val(&*self.class_of_names)
             + size_of_val(&*self.classes)
             + size_of_val(&*self.groups)
     }
@@ -165,7 +165,7 @@ impl CopyLimitsBuilder {
         let mut classes = vec![default];
         let mut numbers: BTreeMap<CopiesClass, u32> = BTreeMap::new();
         numbers.insert(classes[0].clone(), 0);
-        let class_of_who = groups_of
+        let class_of_names = groups_of
             .iter()
             .map(|(domain, groups)| {
                 let own = self.domains.get(*domain).copied();
@@ -183,8 +183,8 @@ impl CopyLimitsBuilder {
             global: self.global,
             max_age: self.max_age,
             holds_max: self.holds_max,
-            who: NameTable::from_sorted(groups_of.keys().copied()),
-            class_of_who,
+            names: NameTable::from_sorted(groups_of.keys().copied()),
+            class_of_names,
             classes: classes.into_boxed_slice(),
             groups: self
                 .groups

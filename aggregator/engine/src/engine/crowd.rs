@@ -42,8 +42,8 @@ impl Crowd {
 
     /// The longest-silent epoch of the name with the most epochs.
     pub fn to_give_up(&self) -> Option<Identity> {
-        let (_, Reverse((_, who)), _) = self.ranks.last()?;
-        Some(*who)
+        let (_, Reverse((_, process)), _) = self.ranks.last()?;
+        Some(*process)
     }
 
     fn change(&mut self, name: Identity, change: impl FnOnce(&mut BTreeSet<SeenEpoch>) -> bool) {
@@ -78,35 +78,35 @@ pub(super) struct GivenUp {
 
 impl GivenUp {
     /// Whether an epoch was given up.
-    pub fn has(&self, who: Identity) -> bool {
-        self.epochs.contains_key(&who)
+    pub fn has(&self, process: Identity) -> bool {
+        self.epochs.contains_key(&process)
     }
 
     /// Notes that an epoch was given up at this log time. At the bound the earliest one is forgotten.
-    pub fn put(&mut self, who: Identity, log: Option<Timestamp>, max: u64) {
+    pub fn put(&mut self, process: Identity, log: Option<Timestamp>, max: u64) {
         if max <= self.epochs.len() as u64
             && let Some((_, first)) = self.since.first().copied()
         {
             self.remove(first);
         }
-        self.restore(who, log);
+        self.restore(process, log);
     }
 
     /// Adds an epoch from a snapshot.
-    pub fn restore(&mut self, who: Identity, log: Option<Timestamp>) {
-        self.remove(who);
-        self.since.insert((log, who));
-        self.epochs.insert(who, log);
-        self.digest = self.digest.wrapping_add(Self::digest_of(who, log));
+    pub fn restore(&mut self, process: Identity, log: Option<Timestamp>) {
+        self.remove(process);
+        self.since.insert((log, process));
+        self.epochs.insert(process, log);
+        self.digest = self.digest.wrapping_add(Self::digest_of(process, log));
     }
 
     /// Counts a tick: forgets epochs whose log time is `forgotten`. The time of those given up before the
     /// first counted tick starts at this one.
     pub fn tick(&mut self, log: Timestamp, forgotten: impl Fn(Timestamp) -> bool) {
-        while let Some((since, who)) = self.since.first().copied() {
+        while let Some((since, process)) = self.since.first().copied() {
             match since {
-                None => self.restore(who, Some(log)),
-                Some(since) if forgotten(since) => self.remove(who),
+                None => self.restore(process, Some(log)),
+                Some(since) if forgotten(since) => self.remove(process),
                 Some(_) => return,
             }
         }
@@ -114,7 +114,7 @@ impl GivenUp {
 
     /// All of them, in the order of their hashes.
     pub fn iter(&self) -> impl Iterator<Item = (Identity, Option<Timestamp>)> + '_ {
-        self.epochs.iter().map(|(who, log)| (*who, *log))
+        self.epochs.iter().map(|(process, log)| (*process, *log))
     }
 
     /// A digest of the content alone.
@@ -122,16 +122,16 @@ impl GivenUp {
         self.digest
     }
 
-    fn remove(&mut self, who: Identity) {
-        if let Some(log) = self.epochs.remove(&who) {
-            self.since.remove(&(log, who));
-            self.digest = self.digest.wrapping_sub(Self::digest_of(who, log));
+    fn remove(&mut self, process: Identity) {
+        if let Some(log) = self.epochs.remove(&process) {
+            self.since.remove(&(log, process));
+            self.digest = self.digest.wrapping_sub(Self::digest_of(process, log));
         }
     }
 
-    fn digest_of(who: Identity, log: Option<Timestamp>) -> u128 {
+    fn digest_of(process: Identity, log: Option<Timestamp>) -> u128 {
         // Differs from the digest of an epoch that is remembered.
-        let digest = mix(who.0, u64::MAX);
+        let digest = mix(process.0, u64::MAX);
         mix(digest, log.map_or(u64::MAX, Timestamp::as_micros))
     }
 }
@@ -140,9 +140,9 @@ impl GivenUp {
 mod tests {
     use super::*;
 
-    const fn seen(second: u64, who: u128) -> SeenEpoch {
+    const fn seen(second: u64, process: u128) -> SeenEpoch {
         let log = Timestamp::from_millis(1_000 * second);
-        (Some(log), Identity(who))
+        (Some(log), Identity(process))
     }
 
     #[test]
@@ -168,10 +168,10 @@ mod tests {
     #[test]
     fn given_up_epochs_are_remembered_up_to_a_bound() {
         let mut given_up = GivenUp::default();
-        for who in 1..=3 {
-            given_up.put(Identity(who), seen(who as u64, who).0, 2);
+        for process in 1..=3 {
+            given_up.put(Identity(process), seen(process as u64, process).0, 2);
         }
-        let known: Vec<_> = given_up.iter().map(|(who, _)| who.0).collect();
+        let known: Vec<_> = given_up.iter().map(|(process, _)| process.0).collect();
         assert_eq!(known, [2, 3]);
         given_up.tick(Timestamp::MAX, |since| {
             since < Timestamp::from_millis(3_000)

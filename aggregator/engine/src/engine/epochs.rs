@@ -90,14 +90,14 @@ impl Epochs {
     /// given up for a new one.
     pub fn batch(
         &mut self,
-        who: Identity,
+        process: Identity,
         batch: Batch,
         log: Option<Timestamp>,
         epochs_max: u64,
     ) -> Freshness {
-        let known = self.epochs.get(&who).copied();
+        let known = self.epochs.get(&process).copied();
         if known.is_none() {
-            if self.given_up.has(who) {
+            if self.given_up.has(process) {
                 return Freshness::GivenUp;
             }
             self.make_room(log, epochs_max);
@@ -112,20 +112,20 @@ impl Epochs {
         }
         epoch.last = log;
         let move_us = epoch.clock(batch, log, known.is_some());
-        self.put(who, epoch);
+        self.put(process, epoch);
         Freshness::Fresh { move_us }
     }
 
     /// Whether hold operations or a heartbeat of this sequence come after all that were applied. If so, the
     /// sequence is noted as applied.
-    pub fn in_turn(&mut self, who: Identity, sequence: u64) -> bool {
-        let Some(epoch) = self.epochs.get(&who).copied() else {
+    pub fn in_turn(&mut self, process: Identity, sequence: u64) -> bool {
+        let Some(epoch) = self.epochs.get(&process).copied() else {
             return false;
         };
         let rises = epoch.in_turn < sequence;
         if rises {
             self.put(
-                who,
+                process,
                 Epoch {
                     in_turn: sequence,
                     ..epoch
@@ -138,10 +138,10 @@ impl Epochs {
     /// Gives up an agent, or more if the bound was lowered, so that there is room for a new one.
     fn make_room(&mut self, log: Option<Timestamp>, epochs_max: u64) {
         while epochs_max <= self.epochs.len() as u64
-            && let Some(who) = self.crowd.to_give_up()
+            && let Some(process) = self.crowd.to_give_up()
         {
-            self.remove(who);
-            self.given_up.put(who, log, epochs_max);
+            self.remove(process);
+            self.given_up.put(process, log, epochs_max);
             self.times_given_up += 1;
         }
     }
@@ -155,16 +155,16 @@ impl Epochs {
     pub fn tick(&mut self, log: Timestamp) {
         let is_old = |since: Timestamp| since.saturating_add(KEPT) < log;
         self.given_up.tick(log, is_old);
-        while let Some((last, who)) = self.silent_since.first().copied() {
+        while let Some((last, process)) = self.silent_since.first().copied() {
             match last {
                 None => {
                     // Its last record was before the first counted tick: its ten minutes begin here.
-                    if let Some(epoch) = self.epochs.get(&who).copied() {
+                    if let Some(epoch) = self.epochs.get(&process).copied() {
                         let last = Some(log);
-                        self.put(who, Epoch { last, ..epoch });
+                        self.put(process, Epoch { last, ..epoch });
                     }
                 }
-                Some(last) if is_old(last) => self.remove(who),
+                Some(last) if is_old(last) => self.remove(process),
                 Some(_) => return,
             }
         }
@@ -181,8 +181,8 @@ impl Epochs {
     }
 
     /// Adds a given-up agent from a snapshot.
-    pub fn put_given_up(&mut self, who: Identity, log: Option<Timestamp>) {
-        self.given_up.restore(who, log);
+    pub fn put_given_up(&mut self, process: Identity, log: Option<Timestamp>) {
+        self.given_up.restore(process, log);
     }
 
     /// How many agents are remembered.
@@ -192,23 +192,25 @@ impl Epochs {
 
     /// Every agent, in the order of their hashes.
     pub fn iter(&self) -> impl Iterator<Item = (Identity, Epoch)> + '_ {
-        self.epochs.iter().map(|(who, epoch)| (*who, *epoch))
+        self.epochs
+            .iter()
+            .map(|(process, epoch)| (*process, *epoch))
     }
 
     /// Adds an agent, replacing what was known of it.
-    pub fn put(&mut self, who: Identity, epoch: Epoch) {
-        self.remove(who);
-        self.digest = self.digest.wrapping_add(epoch.digest(who));
-        self.silent_since.insert((epoch.last, who));
-        self.crowd.enter(epoch.name, (epoch.last, who));
-        self.epochs.insert(who, epoch);
+    pub fn put(&mut self, process: Identity, epoch: Epoch) {
+        self.remove(process);
+        self.digest = self.digest.wrapping_add(epoch.digest(process));
+        self.silent_since.insert((epoch.last, process));
+        self.crowd.enter(epoch.name, (epoch.last, process));
+        self.epochs.insert(process, epoch);
     }
 
-    fn remove(&mut self, who: Identity) {
-        if let Some(epoch) = self.epochs.remove(&who) {
-            self.silent_since.remove(&(epoch.last, who));
-            self.crowd.leave(epoch.name, (epoch.last, who));
-            self.digest = self.digest.wrapping_sub(epoch.digest(who));
+    fn remove(&mut self, process: Identity) {
+        if let Some(epoch) = self.epochs.remove(&process) {
+            self.silent_since.remove(&(epoch.last, process));
+            self.crowd.leave(epoch.name, (epoch.last, process));
+            self.digest = self.digest.wrapping_sub(epoch.digest(process));
         }
     }
 }
@@ -278,8 +280,8 @@ impl Epoch {
         }
     }
 
-    fn digest(&self, who: Identity) -> u128 {
-        let mut digest = mix(who.0, self.highest);
+    fn digest(&self, process: Identity) -> u128 {
+        let mut digest = mix(process.0, self.highest);
         digest = mix(digest, self.name.0 as u64);
         digest = mix(digest, self.below as u64);
         digest = mix(digest, (self.below >> 64) as u64);
@@ -409,7 +411,7 @@ mod tests {
     fn at_the_bound_the_name_with_most_epochs_loses_one() {
         const MAX: u64 = 10;
         let mut epochs = Epochs::default();
-        let mut send = |name, who, second| {
+        let mut send = |name, process, second| {
             let batch = Batch {
                 name: Identity(name),
                 sequence: 1,
@@ -418,7 +420,7 @@ mod tests {
             };
             let log = Some(at(second));
             epochs.tick(at(second));
-            epochs.batch(Identity(who), batch, log, MAX)
+            epochs.batch(Identity(process), batch, log, MAX)
         };
         assert_eq!(send(1, 1_000, 0), FRESH, "an honest one, heard once");
         for n in 1..100 {
@@ -431,10 +433,12 @@ mod tests {
         assert_eq!(epochs.len(), MAX as usize);
         assert_eq!(epochs.take_times_given_up(), 91);
         let mut again = Epochs::default();
-        epochs.iter().for_each(|(who, epoch)| again.put(who, epoch));
+        epochs
+            .iter()
+            .for_each(|(process, epoch)| again.put(process, epoch));
         epochs
             .given_up()
-            .for_each(|(who, log)| again.put_given_up(who, log));
+            .for_each(|(process, log)| again.put_given_up(process, log));
         assert_eq!(again.digest(), epochs.digest());
         // A given-up agent is forgotten when its sequences would have been.
         epochs.tick(at(10_000));

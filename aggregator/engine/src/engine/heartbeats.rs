@@ -38,32 +38,32 @@ impl Engine {
         rulings: &mut Rulings,
     ) -> Fate {
         let entries = beat.parts_len();
-        let (who, clock) = match self.admit_in_turn(&beat.sender, appended, entries, rulings) {
+        let (process, clock) = match self.admit_in_turn(&beat.sender, appended, entries, rulings) {
             Ok(admitted) => admitted,
             Err(fate) => return fate,
         };
         let place = LogPosition::of_record(self.log.unwrap_or_default(), offset);
         let mut sink = self.sink(place, rulings);
-        if self.holders.is_over(&who) {
-            refuse_ended_epoch(&who, beat, &mut sink);
+        if self.holders.is_over(&process) {
+            refuse_ended_epoch(&process, beat, &mut sink);
             return Fate::EpochOver { entries };
         }
         sink.rulings.copies.beats += 1;
-        let replaced = beat.head.replaces.filter(|epoch| *epoch != who.epoch);
+        let replaced = beat.head.replaces.filter(|epoch| *epoch != process.epoch);
         if let Some(epoch) = replaced {
-            let name = who.name.clone();
+            let name = process.name.clone();
             self.holders
                 .end_epoch(&AgentProcess { name, epoch }, &mut sink);
         }
         if beat.head.last {
-            self.holders.end_epoch(&who, &mut sink);
+            self.holders.end_epoch(&process, &mut sink);
             return Fate::Applied;
         }
-        self.holders.alive(&who, &mut sink);
-        let doors = self.doors(beat.resources(), &who);
+        self.holders.alive(&process, &mut sink);
+        let doors = self.doors(beat.resources(), &process);
         for part in beat.parts() {
             if let Some(Admission::Counted { index, agent }) = doors.get(part.resource as usize) {
-                self.part(&who, *index, *agent, clock, &part, &mut sink);
+                self.part(&process, *index, *agent, clock, &part, &mut sink);
             }
         }
         if !beat.head.more {
@@ -71,13 +71,13 @@ impl Engine {
                 beat.parts()
                     .any(|part| beat.resource(part.resource) == name)
             };
-            self.nothing_held_beside(&who, clock, named, &mut sink);
+            self.nothing_held_beside(&process, clock, named, &mut sink);
         }
         // After everything else, so that no log position of a statement depends on it.
         for part in beat.parts() {
             if let Some(door) = doors.get(part.resource as usize) {
                 let resource = beat.resource(part.resource);
-                notify_uncounted(&who, *door, resource, &part, &mut sink);
+                notify_uncounted(&process, *door, resource, &part, &mut sink);
             }
         }
         Fate::Applied
@@ -85,7 +85,7 @@ impl Engine {
 
     fn part(
         &mut self,
-        who: &AgentProcess,
+        process: &AgentProcess,
         index: usize,
         agent: AgentIx,
         clock: Clock,
@@ -105,7 +105,7 @@ impl Engine {
                 if found == Ok(DigestOutcome::Differs) {
                     sink.rulings.copies.beats_wanted += 1;
                     let says = VerdictSays::BeatWanted;
-                    sink.verdict(&who.name, who.epoch, &held.name, says);
+                    sink.verdict(&process.name, process.epoch, &held.name, says);
                 }
                 sink.next();
             }
@@ -122,12 +122,12 @@ impl Engine {
                     listed: &listed,
                     awaiting: &awaiting,
                 };
-                list_of(held, who, agent, clock, &list, out, sink);
+                list_of(held, process, agent, clock, &list, out, sink);
             }
         }
         for number in awaiting.into_iter().chain(part.asked()) {
             if let Some(says) = again(&held.copies, HoldId { agent, number }) {
-                sink.verdict(&who.name, who.epoch, &held.name, says);
+                sink.verdict(&process.name, process.epoch, &held.name, says);
                 sink.next();
             }
         }
@@ -136,7 +136,7 @@ impl Engine {
     /// Ends what the sender holds of resources that its heartbeat does not name.
     fn nothing_held_beside(
         &mut self,
-        who: &AgentProcess,
+        process: &AgentProcess,
         clock: Clock,
         named: impl Fn(&str) -> bool,
         sink: &mut StatementSink<'_>,
@@ -145,11 +145,11 @@ impl Engine {
             let Some((held, out)) = self.holders.at(index) else {
                 return;
             };
-            let agent = held.copies.known_agent(&who.name, who.epoch);
+            let agent = held.copies.known_agent(&process.name, process.epoch);
             match agent.filter(|_| !named(&held.name)) {
                 Some(agent) => {
                     let nothing = List::whole(&[], &[]);
-                    list_of(held, who, agent, clock, &nothing, out, sink);
+                    list_of(held, process, agent, clock, &nothing, out, sink);
                 }
                 // Takes a log position all the same: whether an epoch that has released everything is
                 // still known depends on whether this engine was restored since.
@@ -162,7 +162,7 @@ impl Engine {
 /// Applies a list to one resource, and adds the verdicts on what it lists.
 fn list_of(
     held: &mut Held,
-    who: &AgentProcess,
+    process: &AgentProcess,
     agent: AgentIx,
     clock: Clock,
     list: &List<'_>,
@@ -187,7 +187,7 @@ fn list_of(
         };
         counts.ops += 1;
         let says = verdict_on(held, *id, entry, *verdict, &mut counts);
-        sink.verdict(&who.name, who.epoch, &held.name, says);
+        sink.verdict(&process.name, process.epoch, &held.name, says);
         sink.next();
     }
     let after = held.copies.copies_of(agent);
@@ -240,7 +240,7 @@ fn verdict_on(
 /// Repeats the verdicts on numbers of a resource whose copies are not counted here: an agent that missed
 /// the first verdict would wait for ever.
 fn notify_uncounted(
-    who: &AgentProcess,
+    process: &AgentProcess,
     door: Admission,
     resource: &str,
     part: &PartRead<'_>,
@@ -271,7 +271,7 @@ fn notify_uncounted(
     let mut name: Option<Arc<str>> = None;
     for says in says {
         let name = name.get_or_insert_with(|| resource.into());
-        sink.verdict(&who.name, who.epoch, name, says);
+        sink.verdict(&process.name, process.epoch, name, says);
         sink.next();
     }
 }
@@ -280,20 +280,25 @@ fn notify_uncounted(
 type NumberAnswer = fn(u64) -> VerdictSays;
 
 /// Answers a heartbeat of an epoch that is over: nothing that it lists is counted.
-fn refuse_ended_epoch(who: &AgentProcess, beat: &Heartbeat<'_>, sink: &mut StatementSink<'_>) {
+fn refuse_ended_epoch(process: &AgentProcess, beat: &Heartbeat<'_>, sink: &mut StatementSink<'_>) {
     for part in beat.parts() {
         let resource = beat.resource(part.resource).into();
         let listed = part.listed().map(|entry| entry.number);
         let numbers = listed.chain(part.awaiting()).chain(part.asked());
         for number in numbers {
             let says = refused(number, None, Why::EpochOver);
-            sink.verdict(&who.name, who.epoch, &resource, says);
+            sink.verdict(&process.name, process.epoch, &resource, says);
             sink.next();
         }
         if let HoldsRead::Digest(holdings) = part.holds
             && holdings != tollgate_shared::holdings::Holdings::default()
         {
-            sink.verdict(&who.name, who.epoch, &resource, VerdictSays::BeatWanted);
+            sink.verdict(
+                &process.name,
+                process.epoch,
+                &resource,
+                VerdictSays::BeatWanted,
+            );
             sink.next();
         }
     }

@@ -303,14 +303,14 @@ impl Engine {
         };
         let working = self.table.working();
         let before = working.stated;
-        let how = RulingContext {
+        let ruling_context = RulingContext {
             rule: context.rule,
             stated,
             version: self.steps.newest().version,
             amended,
         };
         let event = event_of(hit, |stamp| common.clock.instant(stamp));
-        let (ruled, denial) = rule(working, class, (at, event), &how);
+        let (ruled, denial) = rule(working, class, (at, event), &ruling_context);
         let now = working.pair.now();
         let is_near = rulings.tells_near && stated && context.is_near(&working.pair, class);
         if !self.table.close() {

@@ -164,16 +164,16 @@ impl Holders {
     /// returns, it is counted as a new one. False if all of them live.
     pub fn make_room(&mut self, agents_max: u64) -> bool {
         while agents_max <= self.agents() {
-            if let Some(who) = self.silence.longest_gone().cloned() {
-                self.silence.over(&who);
+            if let Some(process) = self.silence.longest_gone().cloned() {
+                self.silence.over(&process);
                 for held in &mut self.held {
-                    if let Some(agent) = held.copies.known_agent(&who.name, who.epoch) {
+                    if let Some(agent) = held.copies.known_agent(&process.name, process.epoch) {
                         self.out.clear();
                         held.copies.forget(agent, &mut self.out);
                     }
                 }
-            } else if let Some((_, who)) = self.over_since.pop_first() {
-                self.over.remove(&who);
+            } else if let Some((_, process)) = self.over_since.pop_first() {
+                self.over.remove(&process);
             } else {
                 return false;
             }
@@ -182,83 +182,83 @@ impl Holders {
     }
 
     /// Whether an agent is known and not forgotten.
-    pub fn knows(&self, who: &AgentProcess) -> bool {
-        self.silence.knows(who) || self.over.contains_key(who)
+    pub fn knows(&self, process: &AgentProcess) -> bool {
+        self.silence.knows(process) || self.over.contains_key(process)
     }
 
     /// Whether an epoch is over.
-    pub fn is_over(&self, who: &AgentProcess) -> bool {
-        self.over.contains_key(who)
+    pub fn is_over(&self, process: &AgentProcess) -> bool {
+        self.over.contains_key(process)
     }
 
     /// Epochs that are over, ascending, each with the tick at which it ended.
     pub fn over(&self) -> impl ExactSizeIterator<Item = (&AgentProcess, u64)> {
-        self.over.iter().map(|(who, since)| (who, *since))
+        self.over.iter().map(|(process, since)| (process, *since))
     }
 
     /// Adds an epoch that is over from a snapshot.
-    pub fn put_over(&mut self, who: AgentProcess, since: u64) {
-        self.over_since.insert((since, who.clone()));
-        self.over.insert(who, since);
+    pub fn put_over(&mut self, process: AgentProcess, since: u64) {
+        self.over_since.insert((since, process.clone()));
+        self.over.insert(process, since);
     }
 
     /// Notes that a record of an agent was applied.
-    pub fn alive(&mut self, who: &AgentProcess, sink: &mut StatementSink<'_>) -> SenderStatus {
-        let twin = self.has_twin(who);
-        let returned = self.silence.beat(who);
+    pub fn alive(&mut self, process: &AgentProcess, sink: &mut StatementSink<'_>) -> SenderStatus {
+        let twin = self.has_twin(process);
+        let returned = self.silence.beat(process);
         if returned {
-            sink.news(who, AgentChange::Returned);
+            sink.news(process, AgentChange::Returned);
         }
         if twin {
-            sink.news(who, AgentChange::Twin);
+            sink.news(process, AgentChange::Twin);
         }
         SenderStatus { returned, twin }
     }
 
     /// Whether another epoch of the same name has beaten since this one did. After a restart the predecessor
     /// no longer beats; of two live agents with one name each beats between two heartbeats of the other.
-    fn has_twin(&self, who: &AgentProcess) -> bool {
-        let Some(before) = self.silence.last_heartbeat_of(who) else {
+    fn has_twin(&self, process: &AgentProcess) -> bool {
+        let Some(before) = self.silence.last_heartbeat_of(process) else {
             return false;
         };
         let first = AgentProcess {
-            name: who.name.clone(),
+            name: process.name.clone(),
             epoch: 0,
         };
         let from = self.silence.beating_from(&first);
-        from.take_while(|(other, _)| other.name == who.name)
-            .any(|(other, last)| other.epoch != who.epoch && before < last)
+        from.take_while(|(other, _)| other.name == process.name)
+            .any(|(other, last)| other.epoch != process.epoch && before < last)
     }
 
     /// Ends an epoch: its copies come back, and its staged copies stay staged.
-    pub fn end_epoch(&mut self, who: &AgentProcess, sink: &mut StatementSink<'_>) {
-        if self.over.contains_key(who) {
+    pub fn end_epoch(&mut self, process: &AgentProcess, sink: &mut StatementSink<'_>) {
+        if self.over.contains_key(process) {
             return;
         }
-        self.silence.over(who);
-        self.put_over(who.clone(), self.silence.ticks());
-        let copies = self.forget(who, sink);
-        sink.news(who, AgentChange::Over { copies });
+        self.silence.over(process);
+        self.put_over(process.clone(), self.silence.ticks());
+        let copies = self.forget(process, sink);
+        sink.news(process, AgentChange::Over { copies });
     }
 
     /// Counts a tick: agents that have been silent for too long are gone, transfers end, holds grow too old.
     pub fn tick(&mut self, now: Timestamp, limits: &Limits, sink: &mut StatementSink<'_>) {
         let timeout = ticks_of(limits.engine().agent_timeout);
         let passed = self.silence.tick(timeout, KEPT_TICKS);
-        for who in &passed.gone {
-            let copies = self.each_of(who, sink, |copies, agent, out| {
+        for process in &passed.gone {
+            let copies = self.each_of(process, sink, |copies, agent, out| {
                 copies.agent_gone(agent, out)
             });
-            sink.news(who, AgentChange::Gone { copies });
+            sink.news(process, AgentChange::Gone { copies });
         }
-        for who in &passed.forgotten {
-            self.forget(who, sink);
+        for process in &passed.forgotten {
+            self.forget(process, sink);
         }
         let ticks = self.silence.ticks();
-        while let Some((since, who)) = self.over_since.first()
+        while let Some((since, process)) = self.over_since.first()
             && since.saturating_add(KEPT_TICKS) <= ticks
         {
-            self.over.remove(who);
+            self.over.remove(process);
             self.over_since.pop_first();
         }
         for held in &mut self.held {
@@ -310,22 +310,24 @@ impl Holders {
         ];
         for list in lists {
             digest = mix(digest, list.len() as u64);
-            for (who, ticks) in list {
-                digest = wide(digest, identities.of_agent(&who.name, who.epoch).0);
+            for (process, ticks) in list {
+                digest = wide(digest, identities.of_agent(&process.name, process.epoch).0);
                 digest = mix(digest, ticks);
             }
         }
         digest
     }
 
-    fn forget(&mut self, who: &AgentProcess, sink: &mut StatementSink<'_>) -> u64 {
-        self.each_of(who, sink, |copies, agent, out| copies.forget(agent, out))
+    fn forget(&mut self, process: &AgentProcess, sink: &mut StatementSink<'_>) -> u64 {
+        self.each_of(process, sink, |copies, agent, out| {
+            copies.forget(agent, out)
+        })
     }
 
     /// Applies `act` to all resources in which an epoch is known; returns the copies that came back.
     fn each_of(
         &mut self,
-        who: &AgentProcess,
+        process: &AgentProcess,
         sink: &mut StatementSink<'_>,
         mut act: impl FnMut(&mut Copies, crate::copies::AgentIx, &mut Effects) -> u64,
     ) -> u64 {
@@ -333,7 +335,7 @@ impl Holders {
         for held in &mut self.held {
             // Each resource takes a log position, whether or not it knows the epoch: an epoch that has
             // released everything is known until the next restore, and positions must not depend on that.
-            if let Some(agent) = held.copies.known_agent(&who.name, who.epoch) {
+            if let Some(agent) = held.copies.known_agent(&process.name, process.epoch) {
                 self.out.clear();
                 released += act(&mut held.copies, agent, &mut self.out);
                 held.follow(&self.out, sink);
@@ -364,10 +366,10 @@ impl Held {
 
 impl StatementSink<'_> {
     /// Reports a change of an agent.
-    fn news(&mut self, who: &AgentProcess, change: AgentChange) {
+    fn news(&mut self, process: &AgentProcess, change: AgentChange) {
         self.rulings.agents.push(AgentNews {
-            agent: who.name.clone(),
-            epoch: who.epoch,
+            agent: process.name.clone(),
+            epoch: process.epoch,
             change,
         });
     }

@@ -64,23 +64,27 @@ impl Engine {
         rulings: &mut Rulings,
     ) -> Fate {
         let entries = batch.ops_len();
-        let (who, clock) = match self.admit_in_turn(&batch.sender, appended, entries, rulings) {
+        let (process, clock) = match self.admit_in_turn(&batch.sender, appended, entries, rulings) {
             Ok(admitted) => admitted,
             Err(fate) => return fate,
         };
         let place = LogPosition::of_record(self.log.unwrap_or_default(), offset);
-        if self.holders.is_over(&who) {
+        if self.holders.is_over(&process) {
             for (op, entry) in batch.ops().zip(0..) {
                 let place = LogPosition { entry, ..place };
                 let resource = batch.resource(op.resource);
                 let says = refused(op.number, Some(op.action.op()), Why::EpochOver);
-                self.sink(place, rulings)
-                    .verdict(&who.name, who.epoch, &resource.into(), says);
+                self.sink(place, rulings).verdict(
+                    &process.name,
+                    process.epoch,
+                    &resource.into(),
+                    says,
+                );
             }
             return Fate::EpochOver { entries };
         }
-        self.signs_of_life(&who, place, rulings);
-        let doors = self.doors(batch.resources(), &who);
+        self.signs_of_life(&process, place, rulings);
+        let doors = self.doors(batch.resources(), &process);
         let mut contexts: Vec<Context<'_>> = batch
             .resources()
             .iter()
@@ -91,7 +95,8 @@ impl Engine {
                 counts: HoldCounts::default(),
             })
             .collect();
-        let (banned, mut place) = self.each_op(batch, &who, clock, place, &mut contexts, rulings);
+        let (banned, mut place) =
+            self.each_op(batch, &process, clock, place, &mut contexts, rulings);
         self.deny_banned(banned, &mut place, rulings);
         for context in contexts {
             if context.counts != HoldCounts::default() {
@@ -120,7 +125,7 @@ impl Engine {
     }
 
     /// How operations on each of these resources are treated.
-    pub(super) fn doors(&mut self, names: &[&str], who: &AgentProcess) -> Vec<Admission> {
+    pub(super) fn doors(&mut self, names: &[&str], process: &AgentProcess) -> Vec<Admission> {
         let limits = self.steps.newest().limits.clone();
         // All are opened before any index is taken: a new one moves those behind it.
         for name in names {
@@ -142,7 +147,7 @@ impl Engine {
             match self.holders.at(index) {
                 Some((held, _)) => Admission::Counted {
                     index,
-                    agent: held.copies.agent(&who.name, who.epoch),
+                    agent: held.copies.agent(&process.name, process.epoch),
                 },
                 None => Admission::Misrouted,
             }
@@ -166,15 +171,20 @@ impl Engine {
     }
 
     /// The sender lives. If it was gone, it gets a request to list its holds.
-    fn signs_of_life(&mut self, who: &AgentProcess, place: LogPosition, rulings: &mut Rulings) {
+    fn signs_of_life(&mut self, process: &AgentProcess, place: LogPosition, rulings: &mut Rulings) {
         let mut sink = self.sink(place, rulings);
-        if !self.holders.alive(who, &mut sink).returned {
+        if !self.holders.alive(process, &mut sink).returned {
             return;
         }
         for held in self.holders.all() {
-            let agent = held.copies.known_agent(&who.name, who.epoch);
+            let agent = held.copies.known_agent(&process.name, process.epoch);
             if agent.is_some_and(|agent| held.copies.has_lost(agent)) {
-                sink.verdict(&who.name, who.epoch, &held.name, VerdictSays::BeatWanted);
+                sink.verdict(
+                    &process.name,
+                    process.epoch,
+                    &held.name,
+                    VerdictSays::BeatWanted,
+                );
             }
         }
     }
@@ -182,7 +192,7 @@ impl Engine {
     fn each_op(
         &mut self,
         batch: &HoldBatch<'_>,
-        who: &AgentProcess,
+        process: &AgentProcess,
         clock: Clock,
         place: LogPosition,
         contexts: &mut [Context<'_>],
@@ -244,7 +254,7 @@ impl Engine {
                         Admission::Counted { index, .. } => self.holders.all()[index].name.clone(),
                         _ => context.name.into(),
                     };
-                    sink.verdict(&who.name, who.epoch, &resource, says);
+                    sink.verdict(&process.name, process.epoch, &resource, says);
                 }
                 sink.next();
             }

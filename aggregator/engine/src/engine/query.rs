@@ -282,15 +282,15 @@ impl Engine {
                 miscount,
             })?;
             for (agent, name, epoch, _) in copies.known_agents() {
-                let who = AgentProcess {
+                let process = AgentProcess {
                     name: name.into(),
                     epoch,
                 };
-                let lives = self.holders.silence.last_heartbeat_of(&who).is_some();
+                let lives = self.holders.silence.last_heartbeat_of(&process).is_some();
                 if !lives && copies.copies_of(agent) != 0 {
                     return Err(CopiesFault::HeldByTheGone {
                         resource: resource.clone(),
-                        agent: who.name,
+                        agent: process.name,
                     });
                 }
             }

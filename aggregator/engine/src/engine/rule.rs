@@ -129,17 +129,21 @@ pub(super) fn rule(
     working: &mut Stored,
     class: &RateClass,
     (at, event): (Timestamp, PairEvent),
-    how: &RulingContext<'_>,
+    ruling_context: &RulingContext<'_>,
 ) -> (Ruled, Option<Denial>) {
-    let banned = how.amended.is_banned(at);
+    let banned = ruling_context.amended.is_banned(at);
     let ruled = working.pair.rule(class, at, event, banned);
     let now = working.pair.now();
-    let own = match how.stated && !ruled.open {
+    let own = match ruling_context.stated && !ruled.open {
         true => working.pair.closure(class, now),
         false => None,
     };
-    let own = own.map(|closure| how.rule.denial(class, closure, (now, how.version)));
-    let denial = how.amended.denial(own, now);
+    let own = own.map(|closure| {
+        ruling_context
+            .rule
+            .denial(class, closure, (now, ruling_context.version))
+    });
+    let denial = ruling_context.amended.denial(own, now);
     working.stated = denial.map(|denial| denial.end);
     working.stays(working.pair.matters_until(class));
     (ruled, denial)

@@ -50,7 +50,7 @@ impl Engine {
         entries: u32,
         rulings: &mut Rulings,
     ) -> Result<Clock, Fate> {
-        let who = self.identities.of_agent(sender.agent, sender.epoch);
+        let process = self.identities.of_agent(sender.agent, sender.epoch);
         let sent = Batch {
             // No epoch is 0: it is a hash.
             name: self.identities.of_agent(sender.agent, 0),
@@ -59,7 +59,7 @@ impl Engine {
             sent: sender.sent,
         };
         let epochs_max = self.epochs_max();
-        let freshness = self.epochs.batch(who, sent, self.log_time, epochs_max);
+        let freshness = self.epochs.batch(process, sent, self.log_time, epochs_max);
         rulings.epochs_given_up += self.epochs.take_times_given_up();
         let move_us = match freshness {
             Freshness::Fresh { move_us } => move_us,
@@ -89,15 +89,15 @@ impl Engine {
         if !self.epochs.in_turn(identity, sender.sequence) {
             return Err(Fate::Overtaken { entries });
         }
-        let who = AgentProcess {
+        let process = AgentProcess {
             name: Arc::from(sender.agent),
             epoch: sender.epoch,
         };
         let epochs_max = self.epochs_max();
-        if !self.holders.knows(&who) && !self.holders.make_room(epochs_max) {
+        if !self.holders.knows(&process) && !self.holders.make_room(epochs_max) {
             return Err(Fate::TooManyAgents { entries });
         }
-        Ok((who, clock))
+        Ok((process, clock))
     }
 
     fn epochs_max(&self) -> u64 {

@@ -219,7 +219,7 @@ impl Steps {
             // If the fingerprint is the same, the pair missed nothing that matters to it.
             if carry_over::print_of(&limits) != stored.print {
                 let time = stored.pair.now();
-                carry_over::start_anew(&limits, &mut stored.pair.state, time);
+                carry_over::start_empty(&limits, &mut stored.pair.state, time);
                 forgot = true;
                 ruled_again(stored, class.as_ref(), oldest.at);
             }

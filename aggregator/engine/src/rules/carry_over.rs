@@ -49,7 +49,7 @@ pub fn carry_over(old: &RateClass, new: &RateClass, state: &mut State, time: Tim
 
 /// Brings a state whose old limits are not known any more under a class: only quotas keep their counts, as
 /// they record what they count.
-pub fn start_anew(new: &RateClass, state: &mut State, time: Timestamp) {
+pub fn start_empty(new: &RateClass, state: &mut State, time: Timestamp) {
     state.windows.fill(new.sliding_len());
     quotas(new, state, time);
     bucket(None, new.bucket.as_ref(), state, time);

@@ -70,18 +70,18 @@ fn read_resource(
     let reserve = section
         .get("reserve")
         .and_then(|item| {
-            let words = [
+            let choices = [
                 ("optimistic", Reserve::Optimistic),
                 ("strict", Reserve::Strict),
             ];
-            item.word(&words, "\"optimistic\" or \"strict\"")
+            item.one_of(&choices, "\"optimistic\" or \"strict\"")
         })
         .unwrap_or_default();
     let on_excess = section
         .get("on_excess")
         .and_then(|item| {
-            let words = [("keep", Excess::Keep), ("give-back", Excess::GiveBack)];
-            item.word(&words, "\"keep\" or \"give-back\"")
+            let choices = [("keep", Excess::Keep), ("give-back", Excess::GiveBack)];
+            item.one_of(&choices, "\"keep\" or \"give-back\"")
         })
         .unwrap_or_default();
     // Ages are counted in ticks of half a second.
@@ -114,10 +114,10 @@ fn read_resource(
 /// While blind a strict resource refuses, unless it states otherwise itself: the namespace's
 /// default is for resources that may overshoot. A local rate does not apply to copies.
 fn read_blind(section: &Section<'_, '_>, reserve: Reserve, inherited: BlindPolicy) -> BlindPolicy {
-    let words = [("open", BlindPolicy::Open), ("closed", BlindPolicy::Closed)];
+    let choices = [("open", BlindPolicy::Open), ("closed", BlindPolicy::Closed)];
     let stated = section.get("blind").and_then(|item| {
-        item.word(
-            &words,
+        item.one_of(
+            &choices,
             "\"open\" or \"closed\" (a local rate says nothing about copies)",
         )
     });

@@ -311,8 +311,8 @@ fn read_namespace(item: &Item<'_, '_>, inherited: Namespace) -> Namespace {
 fn read_blind(item: &Item<'_, '_>) -> Option<BlindPolicy> {
     const EXPECTED: &str = "\"open\", \"closed\" or { local = \"20/s\" }";
     if !item.is_table() {
-        let words = [("open", BlindPolicy::Open), ("closed", BlindPolicy::Closed)];
-        return item.word(&words, EXPECTED);
+        let choices = [("open", BlindPolicy::Open), ("closed", BlindPolicy::Closed)];
+        return item.one_of(&choices, EXPECTED);
     }
     let section = item.table(EXPECTED)?;
     section.only(&["local"]);

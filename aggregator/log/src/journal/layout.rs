@@ -41,7 +41,7 @@ pub fn lock(dir: &Path) -> PathBuf {
 
 /// The directory of a partition.
 pub fn partition(dir: &Path, stream: Stream, partition: u32) -> PathBuf {
-    dir.join(format!("{}-{partition:05}", word(stream)))
+    dir.join(format!("{}-{partition:05}", stream_name(stream)))
 }
 
 /// The file of a segment, in its partition's directory.
@@ -64,7 +64,7 @@ pub fn partitions_of(stream: Stream, partitions: u32) -> u32 {
     }
 }
 
-fn word(stream: Stream) -> &'static str {
+fn stream_name(stream: Stream) -> &'static str {
     match stream {
         Stream::Hits => "hits",
         Stream::Limits => "limits",
@@ -72,8 +72,10 @@ fn word(stream: Stream) -> &'static str {
     }
 }
 
-fn stream_of(word: &str) -> Option<Stream> {
-    STREAMS.into_iter().find(|s| self::word(*s) == word)
+fn stream_of(stream_name: &str) -> Option<Stream> {
+    STREAMS
+        .into_iter()
+        .find(|s| self::stream_name(*s) == stream_name)
 }
 
 /// The content of the file `journal`.
@@ -114,7 +116,7 @@ impl Description {
         );
         for (stream, partition, begin) in &self.begins {
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "begins {} {partition} {begin}", word(*stream));
+            let _ = writeln!(text, "begins {} {partition} {begin}", stream_name(*stream));
         }
         text.push_str("end\n");
         text

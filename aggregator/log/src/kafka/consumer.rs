@@ -178,7 +178,7 @@ impl Follows {
             let (first, end) = client.fetch_watermarks(topic, number, ENDS_WITHIN)?;
             let (first, end) = (unsigned(first), unsigned(end));
             let stands = first <= follow.next && follow.next <= end;
-            let start = match stands && !is_anew(&client, (topic, number), first, follow)? {
+            let start = match stands && !is_recreated(&client, (topic, number), first, follow)? {
                 true => follow.next,
                 false => first,
             };
@@ -287,7 +287,7 @@ impl Follows {
 
 /// Whether the topic was recreated: the last delivered record lay behind the log's current first record, and
 /// yet even that first record was appended later.
-fn is_anew(
+fn is_recreated(
     client: &Client,
     (topic, partition): (&str, i32),
     first: u64,

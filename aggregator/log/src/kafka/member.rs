@@ -227,7 +227,7 @@ impl MemberThread {
                 _ => {}
             }
             if silence.goes_on()
-                && let Some(fresh) = reach::afresh(&self.config, "the group's", probe.client())
+                && let Some(fresh) = reach::new_client(&self.config, "the group's", probe.client())
             {
                 probe = fresh;
             }
@@ -244,7 +244,7 @@ impl MemberThread {
                 if reach::is_reached(&self.config, self.group.client()) {
                     silence.broken();
                 } else if silence.goes_on()
-                    && reach::afresh(&self.config, "the group's", self.group.client()).is_some()
+                    && reach::new_client(&self.config, "the group's", self.group.client()).is_some()
                     && let Err(error) = self.rejoin()
                 {
                     return self.fenced(&error);

@@ -96,7 +96,7 @@ pub struct Rules(Sender<MembersCommand>);
 
 impl Rules {
     /// From now on this member rules `partitions`.
-    pub fn tell(&self, partitions: Vec<u32>) {
+    pub fn announce(&self, partitions: Vec<u32>) {
         // A member that has left rules nothing.
         let _ = self.0.send(MembersCommand::Rules(partitions));
     }
@@ -180,7 +180,7 @@ impl Thread {
                 Ok(MembersCommand::Leave(_)) | Err(RecvTimeoutError::Disconnected) => return,
             }
             if silence.goes_on()
-                && let Some(fresh) = self.afresh()
+                && let Some(fresh) = self.new_client()
             {
                 self.consumer = fresh;
             }
@@ -240,10 +240,10 @@ impl Thread {
     }
 
     /// Another client, if one of the current two reaches no broker while a new one does.
-    fn afresh(&self) -> Option<consumer::Client> {
+    fn new_client(&self) -> Option<consumer::Client> {
         let (config, whose) = (&self.config, "the members'");
-        reach::afresh(config, whose, self.consumer.client())
-            .or_else(|| reach::afresh(config, whose, self.producer.client()))
+        reach::new_client(config, whose, self.consumer.client())
+            .or_else(|| reach::new_client(config, whose, self.producer.client()))
     }
 
     /// Recreates the clients if new ones reach brokers, since not even this member's own statements come back: the
@@ -253,7 +253,7 @@ impl Thread {
     fn begin_again(&mut self, has_heard: bool) -> bool {
         let consumer = match has_heard {
             true => reach::fresh(&self.config),
-            false => self.afresh(),
+            false => self.new_client(),
         };
         let Some(consumer) = consumer else {
             return false;

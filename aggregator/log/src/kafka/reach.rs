@@ -65,7 +65,7 @@ fn reaches<C: ClientContext>(config: &KafkaConfig, client: &Client<C>, within: D
 
 /// A client that reaches brokers if the old one, asked again with more time, does not. `None` if Kafka is away,
 /// or has only just come back.
-pub(super) fn afresh<C: ClientContext>(
+pub(super) fn new_client<C: ClientContext>(
     config: &KafkaConfig,
     whose: &'static str,
     old: &Client<C>,
@@ -113,6 +113,6 @@ mod tests {
         // Nothing listens on port 1.
         let config = KafkaConfig::new("127.0.0.1:1");
         let old = consumer::create(&config).expect("good settings");
-        assert!(afresh(&config, "a test's", old.client()).is_none());
+        assert!(new_client(&config, "a test's", old.client()).is_none());
     }
 }

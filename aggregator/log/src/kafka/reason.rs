@@ -143,19 +143,19 @@ fn try_it(config: &KafkaConfig, within: Duration) -> Option<WeighedReason> {
     trying.set("log.connection.close", "true");
     trying.set_log_level(RDKafkaLogLevel::Info);
     let client: BaseConsumer<Hearing> = trying.create_with_context(Hearing::default()).ok()?;
-    let hearing = client.client().context();
+    let context = client.client().context();
     let mut end = Instant::now() + within;
     let mut has_begun = false;
     // One of several brokers may refuse the connection while another reports a better reason.
-    while hearing.found().weight < Weight::Tls && Instant::now() < end {
+    while context.found().weight < Weight::Tls && Instant::now() < end {
         // The client follows nothing, so polling it loses no records.
         let _ = client.poll(LOOK_EVERY);
-        if !has_begun && hearing.found().weight == Weight::Broken {
+        if !has_begun && context.found().weight == Weight::Broken {
             has_begun = true;
             end = end.min(Instant::now() + MORE_WITHIN);
         }
     }
-    Some(hearing.found())
+    Some(context.found())
 }
 
 #[cfg(test)]

@@ -284,7 +284,7 @@ impl Worker {
         if matches!(fault, KafkaFault::Unreachable { .. })
             && self.silence.goes_on()
             && let Some(client) =
-                reach::afresh(&self.config, "the log's", self.follows.client().client())
+                reach::new_client(&self.config, "the log's", self.follows.client().client())
         {
             self.begin_again(Ok(client));
         }

@@ -24,7 +24,7 @@ use tollgate_shared::wire::statement::{Cause, Denial, Scope, StatementKind};
 
 use super::reorder::Reorder;
 use super::report::{Difference, DifferenceKind, PartitionAudit, Stated};
-use crate::model_check::{At, Versions, cause_to_wire, feed};
+use crate::model_check::{RecordPosition, Versions, cause_to_wire, feed};
 use crate::range::Utc;
 use crate::replay::Replay;
 use tollgate_limits::versions::LimitsBook;
@@ -107,7 +107,7 @@ impl Sample {
         if replay.rulings().fates.contains(&Fate::OfAnotherLog) {
             return;
         }
-        let at = At {
+        let at = RecordPosition {
             offset: delivered.offset,
             appended_us: delivered.appended.as_micros(),
         };

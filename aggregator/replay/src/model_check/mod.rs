@@ -106,7 +106,7 @@ pub struct InvalidRecords {
 
 /// The position of a record.
 #[derive(Clone, Copy, Debug)]
-pub struct At {
+pub struct RecordPosition {
     /// Its offset.
     pub offset: u64,
     /// When the log appended it, in microseconds since the epoch.
@@ -115,7 +115,7 @@ pub struct At {
 
 /// The model's result for one record.
 #[derive(Debug, Default)]
-pub struct Fed<'a> {
+pub struct ModelRuling<'a> {
     /// The entries that the model ruled, with their rulings, in order.
     pub entries: Vec<(HitEntry<'a>, EntryRuling)>,
     /// The statements that the record caused.
@@ -131,12 +131,12 @@ pub struct Fed<'a> {
 /// Gives a record to the model of its partition; of hits only those of the pairs that are `wanted`.
 pub fn feed<'a>(
     model: &mut PartitionModel,
-    at: At,
+    at: RecordPosition,
     record: &Record<'a>,
     versions: &Versions,
     wanted: &dyn Fn(&str, &str) -> bool,
-) -> Fed<'a> {
-    let At {
+) -> ModelRuling<'a> {
+    let RecordPosition {
         offset,
         appended_us,
     } = at;
@@ -147,7 +147,7 @@ pub fn feed<'a>(
                 offset,
                 appended_us,
             });
-            Fed::default()
+            ModelRuling::default()
         }
         Record::Totals(totals) => {
             let total = Total {
@@ -162,14 +162,14 @@ pub fn feed<'a>(
                 totals: totals_of,
             };
             let outcome = model.apply(&totals_input);
-            Fed {
+            ModelRuling {
                 changes: outcome.changes,
                 totals: outcome.totals,
                 first_total_us: totals
                     .counted()
                     .next()
                     .map_or(0, |total| total.at().as_micros()),
-                ..Fed::default()
+                ..ModelRuling::default()
             }
         }
         Record::LimitsActivation(activation) => {
@@ -177,7 +177,7 @@ pub fn feed<'a>(
             let is_known = model
                 .version()
                 .is_some_and(|version| activation.version <= version);
-            let mut fed = Fed::default();
+            let mut fed = ModelRuling::default();
             if is_known {
                 return fed;
             }
@@ -221,16 +221,16 @@ pub fn feed<'a>(
         | Record::Holds(_)
         | Record::Heartbeat(_)
         | Record::StateDigest(_)
-        | Record::Unknown { .. } => Fed::default(),
+        | Record::Unknown { .. } => ModelRuling::default(),
     }
 }
 
 fn feed_hits<'a>(
     model: &mut PartitionModel,
-    at: At,
+    at: RecordPosition,
     batch: &HitBatch<'a>,
     wanted: &dyn Fn(&str, &str) -> bool,
-) -> Fed<'a> {
+) -> ModelRuling<'a> {
     // Each entry's index in the record, which is part of its log position.
     let (mut numbers, mut entries) = (Vec::new(), Vec::new());
     for (number, hit) in (0u32..).zip(batch.hits()) {
@@ -267,10 +267,10 @@ fn feed_hits<'a>(
             change.place.entry = *number;
         }
     }
-    Fed {
+    ModelRuling {
         entries: entries.into_iter().zip(rulings).collect(),
         changes,
-        ..Fed::default()
+        ..ModelRuling::default()
     }
 }
 
@@ -315,7 +315,7 @@ impl ModelCheck {
             return None;
         };
         let model = self.partitions.get_mut(partition as usize)?;
-        let at = At {
+        let at = RecordPosition {
             offset: delivered.offset,
             appended_us: delivered.appended.as_micros(),
         };

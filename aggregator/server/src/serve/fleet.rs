@@ -125,7 +125,7 @@ impl Fleet {
                         return;
                     }
                 };
-                rules.tell(ours.iter().copied().collect());
+                rules.announce(ours.iter().copied().collect());
                 let _ = to_core.blocking_send(event);
             }),
         )?;
@@ -298,7 +298,7 @@ fn restore_all(
                         return;
                     }
                     // The client itself may be the problem: it may have lost every broker, or a topic.
-                    match reader.anew() {
+                    match reader.reopen() {
                         Ok(fresh) => reader = fresh,
                         Err(fault) => tracing::warn!(%fault, "no other client can be created"),
                     }

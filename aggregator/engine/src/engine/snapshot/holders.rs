@@ -65,22 +65,22 @@ pub(super) fn write(holders: &Holders, chunks: &mut Chunks<'_>) {
         bytes.push(tag::TICKS);
         varint::write(bytes, silence.ticks());
     });
-    let mut one = |tag, who: &AgentProcess, ticks| {
+    let mut one = |tag, process: &AgentProcess, ticks| {
         chunks.item(|bytes| {
             bytes.push(tag);
-            write_text(&who.name, bytes);
-            bytes.extend_from_slice(&who.epoch.to_le_bytes());
+            write_text(&process.name, bytes);
+            bytes.extend_from_slice(&process.epoch.to_le_bytes());
             varint::write(bytes, ticks);
         });
     };
-    for (who, ticks) in silence.beating() {
-        one(tag::BEATS, who, ticks);
+    for (process, ticks) in silence.beating() {
+        one(tag::BEATS, process, ticks);
     }
-    for (who, ticks) in silence.gone() {
-        one(tag::GONE, who, ticks);
+    for (process, ticks) in silence.gone() {
+        one(tag::GONE, process, ticks);
     }
-    for (who, ticks) in holders.over() {
-        one(tag::OVER, who, ticks);
+    for (process, ticks) in holders.over() {
+        one(tag::OVER, process, ticks);
     }
 }
 
@@ -213,7 +213,7 @@ impl HoldersReader {
     ) -> Result<(), SnapshotFault> {
         let silence = &engine.holders.silence;
         let mut ticks = silence.ticks();
-        let known = |(who, ticks): (&AgentProcess, u64)| (who.clone(), ticks);
+        let known = |(process, ticks): (&AgentProcess, u64)| (process.clone(), ticks);
         let mut beating: Vec<(AgentProcess, u64)> = silence.beating().map(known).collect();
         let mut gone: Vec<(AgentProcess, u64)> = silence.gone().map(known).collect();
         while cursor.at < cursor.bytes.len() {
@@ -226,15 +226,15 @@ impl HoldersReader {
             if NAME_BYTES_MAX < name.len() {
                 return Err(cursor.broken("agent"));
             }
-            let who = AgentProcess {
+            let process = AgentProcess {
                 name: name.into(),
                 epoch: u128::from_le_bytes(cursor.array("epoch")?),
             };
             let since = cursor.number("ticks of an agent")?;
             match tag {
-                tag::BEATS => beating.push((who, since)),
-                tag::GONE => gone.push((who, since)),
-                tag::OVER => engine.holders.put_over(who, since),
+                tag::BEATS => beating.push((process, since)),
+                tag::GONE => gone.push((process, since)),
+                tag::OVER => engine.holders.put_over(process, since),
                 _ => return Err(cursor.broken("kind of holder")),
             }
         }

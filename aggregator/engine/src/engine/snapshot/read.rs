@@ -212,10 +212,10 @@ impl Cursor<'_> {
 
     fn agents(&mut self, engine: &mut Engine) -> Result<(), SnapshotFault> {
         while self.at < self.bytes.len() {
-            let who = self.identity()?;
+            let process = self.identity()?;
             if !self.flag("remembered epoch")? {
                 let log = self.optional("given up")?.map(Timestamp::from_micros);
-                engine.epochs.put_given_up(who, log);
+                engine.epochs.put_given_up(process, log);
                 continue;
             }
             let epoch = Epoch {
@@ -228,7 +228,7 @@ impl Cursor<'_> {
                 least_us: self.number("least delay")? as i64,
                 least_before_us: self.optional("least delay before")?.map(|us| us as i64),
             };
-            engine.epochs.put(who, epoch);
+            engine.epochs.put(process, epoch);
         }
         Ok(())
     }

@@ -88,9 +88,9 @@ fn write_denials(frozen: &Frozen, chunks: &mut Chunks<'_>) {
 
 fn write_agents(frozen: &Frozen, chunks: &mut Chunks<'_>) {
     chunks.begin(kind::AGENTS);
-    for (who, epoch) in &frozen.epochs {
+    for (process, epoch) in &frozen.epochs {
         chunks.item(|bytes| {
-            bytes.extend_from_slice(&who.0.to_le_bytes());
+            bytes.extend_from_slice(&process.0.to_le_bytes());
             bytes.push(1);
             bytes.extend_from_slice(&epoch.name.0.to_le_bytes());
             varint::write(bytes, epoch.highest);
@@ -102,9 +102,9 @@ fn write_agents(frozen: &Frozen, chunks: &mut Chunks<'_>) {
             write_optional(epoch.least_before_us.map(|us| us as u64), bytes);
         });
     }
-    for (who, log) in &frozen.given_up {
+    for (process, log) in &frozen.given_up {
         chunks.item(|bytes| {
-            bytes.extend_from_slice(&who.0.to_le_bytes());
+            bytes.extend_from_slice(&process.0.to_le_bytes());
             bytes.push(0);
             write_optional(log.map(Timestamp::as_micros), bytes);
         });

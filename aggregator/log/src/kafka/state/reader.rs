@@ -36,7 +36,7 @@ impl StateReader {
     /// # Errors
     ///
     /// If a property is wrong.
-    pub fn anew(&self) -> Result<Self, KafkaFault> {
+    pub fn reopen(&self) -> Result<Self, KafkaFault> {
         self.state.reader()
     }
 

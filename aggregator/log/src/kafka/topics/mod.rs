@@ -55,7 +55,7 @@ impl Topic {
     ];
 
     /// The word that the topic's name ends with.
-    pub const fn word(self) -> &'static str {
+    pub const fn suffix(self) -> &'static str {
         match self {
             Self::Limits => "limits",
             Self::Hits => "hits",
@@ -117,7 +117,7 @@ impl Names {
 
 /// A topic's name.
 pub(super) fn name(config: &KafkaConfig, topic: Topic) -> String {
-    format!("{}.{}", config.topic_prefix, topic.word())
+    format!("{}.{}", config.topic_prefix, topic.suffix())
 }
 
 /// How many partitions a stream has.

@@ -212,7 +212,7 @@ fn pairs_plot(pairs: &[PairReport]) -> String {
             0..=44 => name.clone(),
             length => format!("…{}", name.chars().skip(length - 43).collect::<String>()),
         };
-        svg.words(NAMES - 8.0, y + 13.0, "end", &shown);
+        svg.text(NAMES - 8.0, y + 13.0, "end", &shown);
         let area = |x: f64, calls: u64| Area {
             x,
             y,
@@ -226,7 +226,7 @@ fn pairs_plot(pairs: &[PairReport]) -> String {
         };
         svg.mark("refused", refused, &title);
         let numbers = format!("{} of {} refused", count(pair.refused), count(pair.calls));
-        svg.words(WIDTH - NUMBERS + 8.0, y + 13.0, "start", &numbers);
+        svg.text(WIDTH - NUMBERS + 8.0, y + 13.0, "start", &numbers);
     }
     svg.end()
 }
@@ -257,7 +257,7 @@ fn trace_plot(trace: &Trace) -> String {
             count(column.granted)
         ),
     };
-    svg.words(LEFT, 12.0, "start", &format!("hits by {}", span(width_us)));
+    svg.text(LEFT, 12.0, "start", &format!("hits by {}", span(width_us)));
     bars(&mut svg, lane(0), &columns.map(bar).collect::<Vec<_>>());
     for number in 0..tiers {
         push_tier(&mut svg, trace, number, lane(number + 1));
@@ -267,7 +267,7 @@ fn trace_plot(trace: &Trace) -> String {
         let used = |column: &Column| column.used.get(number).copied();
         push_fill(&mut svg, trace, area, of.limit, used);
         let words = format!("{}: {} {}", of.name, count(of.limit), of.over);
-        svg.words(LEFT, area.y - 6.0, "start", &words);
+        svg.text(LEFT, area.y - 6.0, "start", &words);
     }
     let lasts_us = trace.columns.len() as u64 * width_us;
     instants(&mut svg, lane(lanes - 1), trace.from.as_micros(), lasts_us);
@@ -311,7 +311,7 @@ fn push_tier(svg: &mut Svg, trace: &Trace, number: usize, lane: Area) {
         long(tier.active),
         long(tier.cooldown)
     );
-    svg.words(LEFT, lane.y - 6.0, "start", &words);
+    svg.text(LEFT, lane.y - 6.0, "start", &words);
 }
 
 /// How full a limit was, column by column; a column without a call stays empty.
@@ -337,6 +337,6 @@ fn push_fill(
     }
     svg.rule(lane.y);
     svg.rule(lane.y + lane.height);
-    svg.words(LEFT - 6.0, lane.y + 4.0, "end", &count(limit));
-    svg.words(LEFT - 6.0, lane.y + lane.height + 4.0, "end", "0");
+    svg.text(LEFT - 6.0, lane.y + 4.0, "end", &count(limit));
+    svg.text(LEFT - 6.0, lane.y + lane.height + 4.0, "end", "0");
 }

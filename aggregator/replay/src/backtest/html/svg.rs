@@ -87,7 +87,7 @@ impl Svg {
     }
 
     /// A text; `anchor` is start, middle or end.
-    pub fn words(&mut self, x: f64, y: f64, anchor: &str, words: &str) {
+    pub fn text(&mut self, x: f64, y: f64, anchor: &str, words: &str) {
         let _ = write!(
             self.text,
             "<text x=\"{x:.2}\" y=\"{y:.2}\" text-anchor=\"{anchor}\">{}</text>",
@@ -146,7 +146,7 @@ pub fn bars(svg: &mut Svg, within: Area, bars: &[Bar]) {
         let y = within.y + within.height * (1.0 - part);
         svg.rule(y);
         let value = most as f64 * part;
-        svg.words(LEFT - 6.0, y + 4.0, "end", &format!("{value:.0}"));
+        svg.text(LEFT - 6.0, y + 4.0, "end", &format!("{value:.0}"));
     }
 }
 
@@ -159,7 +159,7 @@ pub fn instants(svg: &mut Svg, within: Area, from_us: u64, lasts_us: u64) {
         // Labels are precise to the second at most.
         let text = crate::backtest::table::instant(at / 1_000_000 * 1_000_000);
         let x = within.x + within.width * part;
-        svg.words(x, within.y + within.height + 16.0, "start", &text);
+        svg.text(x, within.y + within.height + 16.0, "start", &text);
     }
 }
 

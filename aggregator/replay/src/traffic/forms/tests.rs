@@ -22,7 +22,7 @@ fn read_by(text: &str, client: Option<&str>) -> Result<LineReading, String> {
 }
 
 /// The guessed format, and the clients that it finds.
-fn told(lines: &[String]) -> (String, Vec<String>) {
+fn reading_of(lines: &[String]) -> (String, Vec<String>) {
     let (clients, instants) = (Clients::default(), Instants::default());
     let read = guess(
         lines.iter().map(String::as_bytes),
@@ -119,8 +119,8 @@ fn the_client_is_found_wherever_a_form_has_it() {
         ),
     ];
     for (number, (name, of)) in forms.iter().enumerate() {
-        let (told, clients) = told(&lines(of));
-        assert_eq!(told, *name, "form {number}: {}", of(1));
+        let (reading_of, clients) = reading_of(&lines(of));
+        assert_eq!(reading_of, *name, "form {number}: {}", of(1));
         assert_eq!(clients.len(), 20, "form {number}");
         let expected = if number == 2 {
             "2001:db8::1"
@@ -133,9 +133,10 @@ fn the_client_is_found_wherever_a_form_has_it() {
 
 #[test]
 fn names_that_are_no_addresses_are_clients_of_a_combined_log() {
-    let (told, clients) = told(&lines(|n| format!("host-{n}.example - - {DATE} \"GET /\"")));
+    let (reading_of, clients) =
+        reading_of(&lines(|n| format!("host-{n}.example - - {DATE} \"GET /\"")));
     assert_eq!(
-        (told.as_str(), clients[0].as_str()),
+        (reading_of.as_str(), clients[0].as_str()),
         ("combined", "host-1.example")
     );
 }
@@ -143,11 +144,11 @@ fn names_that_are_no_addresses_are_clients_of_a_combined_log() {
 #[test]
 fn names_behind_a_virtual_host_are_clients() {
     let rest = "\"GET / HTTP/1.1\" 200 5 \"-\" \"curl\"";
-    let (form, clients) = told(&lines(|n| {
+    let (form, clients) = reading_of(&lines(|n| {
         format!("www.example.com:80 host-{n}.example - - {DATE} {rest}")
     }));
     assert_eq!((&*form, &*clients[0]), ("vhost_combined", "host-1.example"));
-    let (form, clients) = told(&lines(|n| {
+    let (form, clients) = reading_of(&lines(|n| {
         format!("f3a{n} - - {DATE} {rest} 10.42.0.12:8080")
     }));
     assert_eq!((&*form, &*clients[0]), ("combined", "f3a1"));
@@ -174,10 +175,10 @@ fn a_stated_field_is_the_address_where_a_form_has_one() {
 #[test]
 fn a_proxys_list_of_clients_counts_where_only_it_has_asked() {
     let rest = "\"GET / HTTP/1.1\" 200 5 \"-\" \"check\"";
-    let (form, clients) = told(&lines(|_| format!("10.0.0.5 - - {DATE} {rest} \"-\"")));
+    let (form, clients) = reading_of(&lines(|_| format!("10.0.0.5 - - {DATE} {rest} \"-\"")));
     assert_eq!((&*form, &*clients[0]), ("combined_forwarded", "10.0.0.5"));
     // The last field is not a list of clients.
-    let (form, _) = told(&lines(|_| format!("10.0.0.5 - - {DATE} {rest} \"gzip\"")));
+    let (form, _) = reading_of(&lines(|_| format!("10.0.0.5 - - {DATE} {rest} \"gzip\"")));
     assert_eq!(form, "combined");
 }
 
