@@ -77,9 +77,9 @@ impl Visit for Line {
     }
 }
 
-fn written(said: &FromAggregator) -> Vec<u8> {
+fn written(answer: &FromAggregator) -> Vec<u8> {
     let mut writer = Writer::new();
-    said.encode(&mut writer);
+    answer.encode(&mut writer);
     message(&[writer.as_slice()]).to_vec()
 }
 
@@ -198,8 +198,8 @@ fn an_aggregator_cannot_flood_or_forge_the_agents_log_lines() {
     let of_credentials = lines
         .iter()
         .filter(|(about, _)| about.contains("because of credentials"));
-    let said: usize = of_credentials.map(|(_, all)| all.len()).sum();
-    assert!(said as u64 <= 1 + seconds / 30, "{said} lines");
+    let bytes: usize = of_credentials.map(|(_, all)| all.len()).sum();
+    assert!(bytes as u64 <= 1 + seconds / 30, "{bytes} lines");
     for (about, all) in &*lines {
         assert!(all.len() as u64 <= seconds, "{about}: {} lines", all.len());
         for line in all {

@@ -233,7 +233,7 @@ fn a_speed_that_the_limits_cannot_follow_is_refused() {
 }
 
 /// A demonstration that has printed a line, and its further output: it must not stop if its reader does.
-fn demo_that_says(seconds: &str, said: &str) -> (Child, Lines<BufReader<ChildStderr>>) {
+fn demo_until_line(seconds: &str, text: &str) -> (Child, Lines<BufReader<ChildStderr>>) {
     let mut demo = tollgate()
         .args(["demo", "--seconds", seconds])
         .stdin(Stdio::piped())
@@ -245,14 +245,14 @@ fn demo_that_says(seconds: &str, said: &str) -> (Child, Lines<BufReader<ChildStd
     let came_so_far = lines
         .by_ref()
         .map_while(Result::ok)
-        .any(|line| line.contains(said));
+        .any(|line| line.contains(text));
     assert!(came_so_far, "it came so far");
     (demo, lines)
 }
 
 #[test]
 fn an_interrupted_demonstration_leaves_no_process_behind() {
-    let (mut demo, _lines) = demo_that_says("30", "agents are ready");
+    let (mut demo, _lines) = demo_until_line("30", "agents are ready");
     let children = children_of(demo.id());
     assert_eq!(
         children.len(),
@@ -267,7 +267,7 @@ fn an_interrupted_demonstration_leaves_no_process_behind() {
 
 #[test]
 fn an_interrupted_demo_leaves_no_process_behind() {
-    let (mut demo, _lines) = demo_that_says("4", "one process holds 5 copies of demo.sandbox");
+    let (mut demo, _lines) = demo_until_line("4", "one process holds 5 copies of demo.sandbox");
     let children = children_of(demo.id());
     assert!(
         (2..=3).contains(&children.len()),

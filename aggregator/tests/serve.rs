@@ -447,8 +447,8 @@ async fn log_lines_are_json_objects_where_configured() {
     served.signal("TERM");
     served.line_with("stopping");
     assert!(served.await_end().0.success());
-    assert!(3 < served.said.len(), "{:?}", served.said);
-    for line in &served.said {
+    assert!(3 < served.log_lines.len(), "{:?}", served.log_lines);
+    for line in &served.log_lines {
         let object: serde_json::Value = serde_json::from_str(line).unwrap();
         let has = |key: &str| object[key].is_string();
         assert!(has("level") && has("timestamp") && has("target"), "{line}");

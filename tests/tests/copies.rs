@@ -46,7 +46,7 @@ struct World {
 /// An agent, and the denials and lifts that it received.
 struct Listening {
     agent: Agent,
-    heard: UnboundedReceiver<(String, Change)>,
+    events: UnboundedReceiver<(String, Change)>,
 }
 
 impl World {
@@ -57,23 +57,23 @@ impl World {
     }
 
     async fn agent(&self, name: &str, resource: &str) -> Listening {
-        let (told, heard) = unbounded_channel();
-        let told = Mutex::new(told);
+        let (sender, events) = unbounded_channel();
+        let sender = Mutex::new(sender);
         let agent = Agent::builder()
             .name(name)
             .aggregator(self.aggregator.agents.as_str())
-            .on_statement(move |heard| {
-                let scope = heard.domain().or(heard.group()).unwrap_or("*").to_owned();
-                let _ = told
+            .on_statement(move |events| {
+                let scope = events.domain().or(events.group()).unwrap_or("*").to_owned();
+                let _ = sender
                     .lock()
                     .expect("not poisoned")
-                    .send((scope, heard.change()));
+                    .send((scope, events.change()));
             })
             .build()
             .expect("good settings");
         let _ = agent.copies(resource);
         assert!(agent.ready(SOON).await, "the aggregator is heard");
-        Listening { agent, heard }
+        Listening { agent, events }
     }
 
     /// Starts a process that holds two sandboxes of acme, confirmed, until it is killed.
@@ -125,15 +125,15 @@ impl Listening {
     async fn hears(&mut self, scope: &str, change: Change) {
         let wanted = (scope.to_owned(), change);
         let waited = tokio::time::timeout(SOON, async {
-            while self.heard.recv().await.expect("the agent lives") != wanted {}
+            while self.events.recv().await.expect("the agent lives") != wanted {}
         });
         assert!(waited.await.is_ok(), "not heard: {wanted:?}");
     }
 }
 
 async fn confirmed(hold: &Hold) -> Confirmation {
-    let word = tokio::time::timeout(SOON, hold.confirmed()).await;
-    word.expect("a verdict")
+    let verdict = tokio::time::timeout(SOON, hold.confirmed()).await;
+    verdict.expect("a verdict")
 }
 
 fn refused(result: Result<Hold, Refused>) -> (Cause, Scope) {
@@ -259,7 +259,7 @@ async fn strict_copies_never_exceed_the_limit() {
     let one = world.agent("one", "licence").await;
     let other = world.agent("other", "licence").await;
     let (mine, theirs) = (one.copies("licence"), other.copies("licence"));
-    let asked = (0..8).map(|n| {
+    let reserves = (0..8).map(|n| {
         let licence = if n % 2 == 0 { &mine } else { &theirs }.clone();
         tokio::spawn(async move {
             let domain = format!("d{n}");
@@ -267,7 +267,7 @@ async fn strict_copies_never_exceed_the_limit() {
         })
     });
     let mut granted = Vec::new();
-    for one in asked.collect::<Vec<_>>() {
+    for one in reserves.collect::<Vec<_>>() {
         match one.await.expect("no panic") {
             Ok(hold) => granted.push(hold),
             refusal => assert_eq!(refused(refusal), (Cause::Full, Scope::Resource)),
@@ -298,7 +298,7 @@ async fn copies_move_between_processes_and_groups_are_limited() {
     assert_eq!(again.err(), Some(SeizeError::Unknown));
     // The copies count during a transfer: an agent that has not received the denial takes too many.
     drop(giver);
-    let (_late, excess) = one_that_has_not_heard(&world).await;
+    let (_late, excess) = agent_without_the_denial(&world).await;
     let full = Confirmation::Excess {
         copies: 1,
         scope: Some(FullScope::Group("probation".into())),
@@ -310,12 +310,12 @@ async fn copies_move_between_processes_and_groups_are_limited() {
 
 /// An agent that took a copy of a full group, because it had not received the denial yet. On a busy machine
 /// some receive it in time.
-async fn one_that_has_not_heard(world: &World) -> (Listening, Hold) {
+async fn agent_without_the_denial(world: &World) -> (Listening, Hold) {
     for number in 0..20 {
         let late = world.agent(&format!("late-{number}"), "other").await;
         match late.copies("gpu").reserve("new-2", 1) {
             Ok(hold) => return (late, hold),
-            heard => assert_eq!(refused(heard), (Cause::Full, Scope::Group)),
+            denied => assert_eq!(refused(denied), (Cause::Full, Scope::Group)),
         }
     }
     panic!("all have heard at once");
@@ -387,11 +387,11 @@ async fn an_unanswered_strict_reserve_ends_at_its_deadline() {
     let other = world.agent("other", "licence").await;
     world.aggregator.pause();
     let deadline = Duration::from_millis(300);
-    let asked = Instant::now();
+    let begun = Instant::now();
     let (mine, theirs) = (one.copies("licence"), other.copies("licence"));
     let late = mine.reserve_confirmed("acme", 3, deadline).await;
     assert_eq!(refused(late).0, Cause::Blind, "closed is its default");
-    assert!(deadline <= asked.elapsed());
+    assert!(deadline <= begun.elapsed());
     world.aggregator.resume();
     // The reserve is granted when its caller no longer waits, and the cancel after it releases it.
     let endpoints = Endpoints::of(&world.aggregator);

@@ -101,20 +101,20 @@ fn strict_copies_never_exceed_the_limit_despite_kills() {
         assert!(round < ROUNDS_MAX, "nobody was killed while it used a copy");
         await_grants(&mut holders);
         // Kill half of them; the others go on.
-        for (holder, mut said) in holders.drain(..HOLDERS / 2) {
+        for (holder, mut lines) in holders.drain(..HOLDERS / 2) {
             let killed = monotonic_ns();
-            said.extend(holder.kill());
-            let (of_it, in_use) = uses_of(&said, killed);
+            lines.extend(holder.kill());
+            let (of_it, in_use) = uses_of(&lines, killed);
             uses.extend(of_it);
             killed_in_use += usize::from(in_use);
         }
         holders.extend((0..HOLDERS / 2).map(|_| (start(), Vec::new())));
     }
     await_grants(&mut holders);
-    for (holder, mut said) in holders {
+    for (holder, mut lines) in holders {
         let killed = monotonic_ns();
-        said.extend(holder.kill());
-        uses.extend(uses_of(&said, killed).0);
+        lines.extend(holder.kill());
+        uses.extend(uses_of(&lines, killed).0);
     }
     let most = most_at_once(&uses);
     println!(
@@ -144,20 +144,20 @@ fn await_grants(holders: &mut [(Holder, Vec<HolderLine>)]) {
     let mut grants = 0;
     while grants < GRANTS_OF_A_ROUND {
         assert!(Instant::now() < until, "{grants} grants in time");
-        for (holder, said) in holders.iter_mut() {
+        for (holder, lines) in holders.iter_mut() {
             let more = holder.output();
-            let is_grant = |said: &&HolderLine| matches!(said, HolderLine::Granted(_));
+            let is_grant = |lines: &&HolderLine| matches!(lines, HolderLine::Granted(_));
             grants += more.iter().filter(is_grant).count();
-            said.extend(more);
+            lines.extend(more);
         }
         std::thread::yield_now();
     }
 }
 
 /// The uses of one agent, and whether it was using a copy when it was killed.
-fn uses_of(said: &[HolderLine], killed: u64) -> (Uses, bool) {
+fn uses_of(lines: &[HolderLine], killed: u64) -> (Uses, bool) {
     let (mut uses, mut since) = (Uses::new(), None);
-    for one in said {
+    for one in lines {
         match (one, since) {
             (HolderLine::Granted(at), None) => since = Some(*at),
             (HolderLine::Gives(at), Some(from)) => {

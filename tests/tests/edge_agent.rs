@@ -88,10 +88,10 @@ fn no_mutation_of_a_welcome_harms_the_host() {
         // As many variants as the connection carries: an unreadable frame is counted, and not
         // fatal.
         for turn in 0..40 {
-            let Some(asked) = nonce else {
+            let Some(hello_nonce) = nonce else {
                 return;
             };
-            let mut bytes = welcome(asked, 4, 2);
+            let mut bytes = welcome(hello_nonce, 4, 2);
             let at = (number as usize * 40 + turn) % (whole * 9);
             if at < whole {
                 bytes.truncate(at);
@@ -102,7 +102,7 @@ fn no_mutation_of_a_welcome_harms_the_host() {
             if stream.write_all(&message(&[&bytes])).is_err() {
                 return;
             }
-            nonce = Some(asked);
+            nonce = Some(hello_nonce);
         }
     });
     let agents: Vec<Agent> = (0..4).map(|_| hostile.agent()).collect();

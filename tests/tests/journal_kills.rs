@@ -42,10 +42,10 @@ struct Report {
 }
 
 impl Report {
-    fn note(&mut self, said: &[String]) {
-        let restored = said.iter().filter(|line| line.contains("restored from"));
+    fn note(&mut self, lines: &[String]) {
+        let restored = lines.iter().filter(|line| line.contains("restored from"));
         self.restored += restored.count();
-        for line in said.iter().filter(|line| line.contains("ERROR")) {
+        for line in lines.iter().filter(|line| line.contains("ERROR")) {
             println!("{line}");
         }
     }
@@ -90,14 +90,14 @@ fn kills_leave_the_journal_as_an_uninterrupted_twin_has_it() {
         // The random schedule of faults is the test; this waits for nothing.
         std::thread::sleep(Duration::from_millis(random.below(1_500)));
         let killed = random.below(6) != 0;
-        let said = if killed {
+        let lines = if killed {
             serving.kill()
         } else {
             serving.stop()
         };
         report.kills += u64::from(killed);
         report.stops += u64::from(!killed);
-        report.note(&said);
+        report.note(&lines);
     }
     let serving = begin();
     await_ready(address(&serving));

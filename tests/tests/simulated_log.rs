@@ -70,7 +70,7 @@ fn serve(log: &Mutex<SharedLog>, commands: &mpsc::Receiver<Command>, events: &Se
     let mut closed = false;
     while let Ok(command) = commands.recv() {
         let mut log = log.lock().expect("nobody panicked");
-        let mut said = Vec::new();
+        let mut outgoing = Vec::new();
         match command {
             Command::Append(append) => {
                 let result = match closed {
@@ -78,7 +78,7 @@ fn serve(log: &Mutex<SharedLog>, commands: &mpsc::Receiver<Command>, events: &Se
                     false => log.put(&append, now()).map(|record| record.offset),
                 };
                 let ticket = append.ticket;
-                said.push(LogEvent::answer(ticket, result));
+                outgoing.push(LogEvent::answer(ticket, result));
             }
             Command::Follow(stream, partition, from) => {
                 log.follow(&mut session, stream, partition, from);
@@ -86,14 +86,14 @@ fn serve(log: &Mutex<SharedLog>, commands: &mpsc::Receiver<Command>, events: &Se
             Command::Close => {
                 closed = true;
                 session = Session::default();
-                said.push(LogEvent::Closed);
+                outgoing.push(LogEvent::Closed);
             }
         }
         while log.is_behind(&session) {
-            said.extend(log.deliver(&mut session, SOME));
+            outgoing.extend(log.deliver(&mut session, SOME));
         }
         drop(log);
-        for event in said {
+        for event in outgoing {
             if events.blocking_send(event).is_err() {
                 return;
             }

@@ -25,8 +25,8 @@ const SHORT_SEED: u64 = 1;
 const SEED_VARIABLE: &str = "TOLLGATE_SIMULATION_SEED";
 
 /// The first seed: the requested one, or one from the clock.
-fn first_seed(asked: Result<String, VarError>) -> Result<u64, String> {
-    let text = match asked {
+fn first_seed(requested: Result<String, VarError>) -> Result<u64, String> {
+    let text = match requested {
         Err(VarError::NotPresent) => {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);
             return Ok(since.map_or(1, |since| since.as_secs()));
@@ -130,8 +130,8 @@ fn simulate(args: &str) -> Output {
 /// The exit code, and the text on the standard error.
 fn ended(args: &str) -> (Option<i32>, String) {
     let output = simulate(args);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.code(), said)
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), stderr)
 }
 
 fn printed(args: &str) -> String {
@@ -188,22 +188,28 @@ fn a_plan_in_a_file_is_run_shown_and_shrunk() {
     assert_eq!(printed(&file), printed(&format!("{seed} --seeds 1")));
     let (of_file, of_seed) = (format!("{file} --trace"), format!("{seed} --trace"));
     assert_eq!(printed(&of_file), printed(&of_seed));
-    let (code, said) = ended(&format!("{file} --shrink {}", short.display()));
-    assert_eq!(code, Some(64), "{said}");
-    assert!(said.contains("found no violation, expected one"), "{said}");
+    let (code, output) = ended(&format!("{file} --shrink {}", short.display()));
+    assert_eq!(code, Some(64), "{output}");
+    assert!(
+        output.contains("found no violation, expected one"),
+        "{output}"
+    );
     write(&panics().json());
-    let (code, said) = ended(&file);
-    assert_eq!(code, Some(1), "{said}");
+    let (code, output) = ended(&file);
+    assert_eq!(code, Some(1), "{output}");
     let expected = format!("FAILED: seed {SHORT_SEED}: the program panicked: index out of bounds");
-    assert!(said.contains(&expected), "{said}");
-    let (code, said) = ended(&format!("{file} --shrink {}", short.display()));
-    assert_eq!(code, Some(1), "{said}");
+    assert!(output.contains(&expected), "{output}");
+    let (code, output) = ended(&format!("{file} --shrink {}", short.display()));
+    assert_eq!(code, Some(1), "{output}");
     let all = panics().episodes.len();
-    assert!(said.contains(&format!("with 1 of {all} faults")), "{said}");
+    assert!(
+        output.contains(&format!("with 1 of {all} faults")),
+        "{output}"
+    );
     let shrunk = kept::read(&short).expect("it reads");
     assert_eq!(shrunk.episodes, panics().episodes[all - 1..]);
-    let (code, said) = ended(&format!("--plan {} --trace", short.display()));
-    assert_eq!(code, Some(1), "{said}");
+    let (code, output) = ended(&format!("--plan {} --trace", short.display()));
+    assert_eq!(code, Some(1), "{output}");
 }
 
 #[test]
@@ -234,9 +240,9 @@ fn a_bad_plan_or_option_has_a_fitting_exit_code() {
         ),
         (of("--from 1 --plan", &bad), 64, "cannot be used with"),
     ] {
-        let (found, said) = ended(&args);
-        assert_eq!(found, Some(code), "{args}: {said}");
-        assert!(said.contains(expected), "{args}: {said}");
+        let (found, output) = ended(&args);
+        assert_eq!(found, Some(code), "{args}: {output}");
+        assert!(output.contains(expected), "{args}: {output}");
     }
     let help = printed("--help");
     for code in ["0", "1", "64", "65", "66", "73", "74"] {
@@ -254,9 +260,9 @@ fn a_line_that_cannot_be_written_is_a_failure() {
         let from = ["--from", "1"].into_iter().chain(args.split(' '));
         let command = command.args(from).stdout(full);
         let output = command.output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(74), "{args}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(74), "{args}: {stderr}");
         let expected = "what is printed cannot be written: No space left on device";
-        assert!(said.contains(expected), "{args}: {said}");
+        assert!(stderr.contains(expected), "{args}: {stderr}");
     }
 }

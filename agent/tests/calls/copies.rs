@@ -224,31 +224,37 @@ fn a_hold_gets_the_aggregators_verdict() {
 
 #[test]
 fn the_callback_gets_every_change_of_a_hold() {
-    let heard: Arc<Mutex<Vec<(String, u64, HoldChange)>>> = Arc::default();
-    let hear = Arc::clone(&heard);
+    let seen_changes: Arc<Mutex<Vec<(String, u64, HoldChange)>>> = Arc::default();
+    let sink = Arc::clone(&seen_changes);
     let kit = TestAgent::with_on_hold(move |news: &HoldNews<'_>| {
         let (resource, change) = (news.resource().to_owned(), news.change().clone());
-        hear.lock().unwrap().push((resource, news.number(), change));
+        sink.lock().unwrap().push((resource, news.number(), change));
     });
     let sandbox = kit.agent().copies("sandbox");
-    let told = |ruling| {
+    let changes_after = |ruling| {
         let hold = sandbox.reserve("acme", 2).unwrap();
         let number = hold.number().unwrap();
         kit.rule("sandbox", number, ruling);
-        let heard = std::mem::take(&mut *heard.lock().unwrap());
-        let changes = heard.into_iter().map(|(resource, of, change)| {
+        let seen_changes = std::mem::take(&mut *seen_changes.lock().unwrap());
+        let changes = seen_changes.into_iter().map(|(resource, of, change)| {
             assert_eq!((resource.as_str(), of), ("sandbox", number));
             change
         });
         changes.collect::<Vec<_>>()
     };
-    assert_eq!(told(Ruling::Confirmed), []);
+    assert_eq!(changes_after(Ruling::Confirmed), []);
     let excess = HoldChange::Excess(1, Some(FullScope::Resource));
-    assert_eq!(told(Ruling::Excess(1, Scope::Resource)), [excess]);
-    assert_eq!(told(Ruling::Ended), [HoldChange::Ended(EndedBy::Operator)]);
-    assert_eq!(told(Ruling::EndedByAge), [HoldChange::Ended(EndedBy::Age)]);
+    assert_eq!(changes_after(Ruling::Excess(1, Scope::Resource)), [excess]);
+    assert_eq!(
+        changes_after(Ruling::Ended),
+        [HoldChange::Ended(EndedBy::Operator)]
+    );
+    assert_eq!(
+        changes_after(Ruling::EndedByAge),
+        [HoldChange::Ended(EndedBy::Age)]
+    );
     let uncounted = HoldChange::Uncounted(Why::AtCapacity);
-    assert_eq!(told(Ruling::Uncounted), [uncounted]);
+    assert_eq!(changes_after(Ruling::Uncounted), [uncounted]);
 }
 
 #[test]
@@ -278,10 +284,10 @@ fn a_revoked_hold_is_neither_split_nor_transferred() {
         assert_eq!(kit.agent().stats().hold_operations, operations);
         // A caller that asks only now learns it, too.
         {
-            let mut asked = pin!(hold.revoked());
-            assert_eq!(poll(asked.as_mut()), Poll::Pending);
+            let mut revocation = pin!(hold.revoked());
+            assert_eq!(poll(revocation.as_mut()), Poll::Pending);
             kit.held();
-            assert_eq!(poll(asked.as_mut()), Poll::Ready(revoked));
+            assert_eq!(poll(revocation.as_mut()), Poll::Ready(revoked));
         }
         drop(hold);
         assert_eq!(sandbox.held("acme"), 0);
@@ -331,20 +337,20 @@ fn copies_are_transferred_between_agents_by_an_id() {
     assert_eq!((held(&kit), sandbox.held("acme")), (vec![1], 1));
     // The id may have been faster than its transfer, so the agent asks a few times.
     let mut again = pin!(sandbox.seize(id));
-    let mut asked = 0;
+    let mut polls = 0;
     let unknown = loop {
         if let Poll::Ready(answer) = poll(again.as_mut()) {
             break answer.err();
         }
         let awaited = kit.held().into_iter().find(|one| !one.in_use);
         if let Some(awaited) = awaited {
-            asked += 1;
+            polls += 1;
             kit.rule("sandbox", awaited.number, Ruling::NothingStaged);
         } else {
             kit.advance(Duration::from_millis(200));
         }
     };
-    assert_eq!((unknown, asked), (Some(SeizeError::Unknown), 7));
+    assert_eq!((unknown, polls), (Some(SeizeError::Unknown), 7));
     let mut late = pin!(sandbox.seize_within(id, SECOND));
     assert!(poll(late.as_mut()).is_pending());
     kit.advance(SECOND);

@@ -40,12 +40,12 @@ fn seize_known_after(
             return answer;
         }
         match kit.held().into_iter().find(|one| !one.in_use) {
-            Some(asked) if waited < known_after => {
-                kit.rule("sandbox", asked.number, Ruling::NothingStaged);
+            Some(reserve) if waited < known_after => {
+                kit.rule("sandbox", reserve.number, Ruling::NothingStaged);
             }
-            Some(asked) => {
+            Some(reserve) => {
                 let found = Ruling::Seized("acme".to_owned(), 2);
-                kit.rule("sandbox", asked.number, found);
+                kit.rule("sandbox", reserve.number, found);
             }
             None => {
                 let step = Duration::from_millis(40);
@@ -61,8 +61,8 @@ fn a_strict_reserve_may_be_granted_in_part() {
     let (kit, sandbox) = kit();
     kit.strict("sandbox");
     let misuse = |copies| {
-        let mut asked = pin!(sandbox.reserve_confirmed_up_to("acme", copies, SECOND));
-        match poll(asked.as_mut()) {
+        let mut reserve = pin!(sandbox.reserve_confirmed_up_to("acme", copies, SECOND));
+        match poll(reserve.as_mut()) {
             Poll::Ready(Err(Refused::Misuse(misuse))) => misuse,
             other => panic!("{other:?}"),
         }
@@ -72,20 +72,20 @@ fn a_strict_reserve_may_be_granted_in_part() {
     #[allow(clippy::reversed_empty_ranges, reason = "that is what is tested")]
     let reversed = misuse(3..=2);
     assert_eq!(reversed, Misuse::MinAboveMax { min: 3, max: 2 });
-    let mut asked = pin!(sandbox.reserve_confirmed_up_to("acme", 2..=9, SECOND));
-    assert!(poll(asked.as_mut()).is_pending());
+    let mut reserve = pin!(sandbox.reserve_confirmed_up_to("acme", 2..=9, SECOND));
+    assert!(poll(reserve.as_mut()).is_pending());
     kit.rule("sandbox", kit.held()[0].number, Ruling::Granted(5));
-    let Poll::Ready(Ok(hold)) = poll(asked.as_mut()) else {
+    let Poll::Ready(Ok(hold)) = poll(reserve.as_mut()) else {
         panic!("not granted");
     };
     assert_eq!((hold.copies(), sandbox.held("acme")), (5, 5));
     drop(hold);
     // No verdict arrives, and the policy lets the call through: the minimum.
     kit.when_blind("sandbox", WhenBlind::Open);
-    let mut asked = pin!(sandbox.reserve_confirmed_up_to("acme", 2..=9, SECOND));
-    assert!(poll(asked.as_mut()).is_pending());
+    let mut reserve = pin!(sandbox.reserve_confirmed_up_to("acme", 2..=9, SECOND));
+    assert!(poll(reserve.as_mut()).is_pending());
     kit.advance(SECOND);
-    let Poll::Ready(Ok(hold)) = poll(asked.as_mut()) else {
+    let Poll::Ready(Ok(hold)) = poll(reserve.as_mut()) else {
         panic!("not let through");
     };
     assert_eq!(hold.copies(), 2);

@@ -50,9 +50,9 @@ fn texts(aggregator: &Aggregator) -> Vec<String> {
         .collect()
 }
 
-async fn until_said(aggregator: &Aggregator, text: &str) {
+async fn until_recorded(aggregator: &Aggregator, text: &str) {
     aggregator
-        .until(text, |one| texts(one).iter().any(|said| said == text))
+        .until(text, |one| texts(one).iter().any(|line| line == text))
         .await;
 }
 
@@ -62,7 +62,7 @@ async fn a_hold_is_recorded_confirmed_listed_and_released() {
     let agent = beside(&aggregator, Reserving::Optimistic).await;
     let sandbox = agent.copies("sandbox");
     let hold = sandbox.reserve("acme", 2).expect("not full");
-    until_said(&aggregator, "hold 1 acme x2").await;
+    until_recorded(&aggregator, "hold 1 acme x2").await;
     let excess = VerdictSays::Counted {
         number: 1,
         excess: 1,
@@ -75,15 +75,15 @@ async fn a_hold_is_recorded_confirmed_listed_and_released() {
         confirmed.expect("a verdict"),
         Confirmation::Excess { copies: 1, scope }
     );
-    until_said(&aggregator, "beat sandbox [\"1x2\"]").await;
+    until_recorded(&aggregator, "beat sandbox [\"1x2\"]").await;
     drop(hold);
     // After the first notice about it, so that this is a separate one.
     let last = sandbox.reserve("beta", 1).expect("not full");
-    let said = format!("hold {} beta x1", last.number().expect("on record"));
+    let expected = format!("hold {} beta x1", last.number().expect("on record"));
     aggregator
         .until("a release before the next hold", |one| {
             let all = texts(one).join(", ");
-            let (release, hold) = (all.find("release 1 x2"), all.find(&said));
+            let (release, hold) = (all.find("release 1 x2"), all.find(&expected));
             release.is_some() && release < hold
         })
         .await;
@@ -106,7 +106,7 @@ async fn strict_copies_wait_for_the_verdict() {
         let sandbox = sandbox.clone();
         tokio::spawn(async move { sandbox.reserve_confirmed("acme", 3, SOON).await })
     };
-    until_said(&aggregator, "reserve 1 acme x3").await;
+    until_recorded(&aggregator, "reserve 1 acme x3").await;
     let granted = VerdictSays::Granted {
         number: 1,
         copies: 3,
@@ -140,7 +140,7 @@ async fn a_lost_record_is_followed_by_a_list() {
         .await;
     assert!(texts(&aggregator).is_empty());
     aggregator.refuse(None);
-    until_said(&aggregator, "beat sandbox [\"1x2\"]").await;
+    until_recorded(&aggregator, "beat sandbox [\"1x2\"]").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,7 +152,7 @@ async fn panicking_callbacks_are_counted_and_heartbeats_go_on() {
     let agent = built_beside(&aggregator, Reserving::Optimistic, builder).await;
     let sandbox = agent.copies("sandbox");
     let hold = sandbox.reserve("acme", 2).expect("not full");
-    until_said(&aggregator, "hold 1 acme x2").await;
+    until_recorded(&aggregator, "hold 1 acme x2").await;
     let excess = VerdictSays::Counted {
         number: 1,
         excess: 1,
@@ -189,7 +189,7 @@ async fn strict_copies_may_be_granted_in_part() {
         tokio::spawn(async move { sandbox.reserve_confirmed_up_to("acme", copies, SOON).await })
     };
     let asking = ask(2..=9);
-    until_said(&aggregator, "reserve 1 acme x2..9").await;
+    until_recorded(&aggregator, "reserve 1 acme x2..9").await;
     let granted = |number, copies| VerdictSays::Granted {
         number,
         copies,
@@ -198,9 +198,9 @@ async fn strict_copies_may_be_granted_in_part() {
     aggregator.rule("a", "sandbox", granted(1, 5)).await;
     let hold = asking.await.expect("no panic").expect("granted");
     assert_eq!((hold.copies(), sandbox.held("acme")), (5, 5));
-    until_said(&aggregator, "beat sandbox [\"1x5\"]").await;
+    until_recorded(&aggregator, "beat sandbox [\"1x5\"]").await;
     let asking = ask(6..=9);
-    until_said(&aggregator, "reserve 2 acme x6..9").await;
+    until_recorded(&aggregator, "reserve 2 acme x6..9").await;
     aggregator.rule("a", "sandbox", granted(2, 0)).await;
     let refused = asking.await.expect("no panic");
     assert!(
@@ -208,5 +208,5 @@ async fn strict_copies_may_be_granted_in_part() {
         "{refused:?}"
     );
     drop(hold);
-    until_said(&aggregator, "release 1 x5").await;
+    until_recorded(&aggregator, "release 1 x5").await;
 }

@@ -41,24 +41,24 @@ fn listening(
     Agent,
     tokio::sync::mpsc::UnboundedReceiver<(String, Change)>,
 ) {
-    let (told, heard) = tokio::sync::mpsc::unbounded_channel();
-    let told = Mutex::new(told);
+    let (sender, events) = tokio::sync::mpsc::unbounded_channel();
+    let sender = Mutex::new(sender);
     let agent = Agent::builder()
         .name("a")
         .aggregator(aggregator.agents.to_string())
-        .on_statement(move |heard| {
-            let what = (heard.domain().unwrap_or("*").to_owned(), heard.change());
-            let _ = told.lock().expect("not poisoned").send(what);
+        .on_statement(move |events| {
+            let what = (events.domain().unwrap_or("*").to_owned(), events.change());
+            let _ = sender.lock().expect("not poisoned").send(what);
         })
         .build()
         .expect("good settings");
-    (agent, heard)
+    (agent, events)
 }
 
 async fn next(
-    heard: &mut tokio::sync::mpsc::UnboundedReceiver<(String, Change)>,
+    events: &mut tokio::sync::mpsc::UnboundedReceiver<(String, Change)>,
 ) -> (String, Change) {
-    tokio::time::timeout(SOON, heard.recv())
+    tokio::time::timeout(SOON, events.recv())
         .await
         .expect("soon")
         .expect("the agent lives")
@@ -67,7 +67,7 @@ async fn next(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hits_reach_the_aggregator_and_its_denial_the_agent() {
     let aggregator = Aggregator::start(1).await;
-    let (agent, mut heard) = listening(&aggregator);
+    let (agent, mut events) = listening(&aggregator);
     let rate = agent.rate("api.search");
     // Blind or not: the test does not depend on which comes first.
     assert!(rate.hit("acme").is_ok(), "fails open");
@@ -86,7 +86,7 @@ async fn hits_reach_the_aggregator_and_its_denial_the_agent() {
     aggregator
         .deny("api.search", "acme", Duration::from_secs(30))
         .await;
-    assert_eq!(next(&mut heard).await, ("acme".to_owned(), Change::Denied));
+    assert_eq!(next(&mut events).await, ("acme".to_owned(), Change::Denied));
     let denied = rate.hit("acme").expect_err("denied");
     assert_eq!(denied.cause(), Cause::Tier(1));
     assert!(denied.retry_after().expect("it ends") <= Duration::from_secs(30));
@@ -97,7 +97,7 @@ async fn hits_reach_the_aggregator_and_its_denial_the_agent() {
         })
         .await;
     aggregator.open("api.search", "acme").await;
-    assert_eq!(next(&mut heard).await, ("acme".to_owned(), Change::Opened));
+    assert_eq!(next(&mut events).await, ("acme".to_owned(), Change::Opened));
     assert!(rate.hit("acme").is_ok());
     let flushed = agent.shutdown(SOON).await;
     assert_eq!((flushed.sent, flushed.dropped), (5, 0));
@@ -107,14 +107,14 @@ async fn hits_reach_the_aggregator_and_its_denial_the_agent() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missed_frame_is_noticed_and_recovered() {
     let aggregator = Aggregator::start(1).await;
-    let (agent, mut heard) = listening(&aggregator);
+    let (agent, mut events) = listening(&aggregator);
     let rate = agent.rate("r");
     assert!(agent.ready(SOON).await);
     aggregator.deny("r", "one", Duration::from_secs(30)).await;
-    assert_eq!(next(&mut heard).await.0, "one");
+    assert_eq!(next(&mut events).await.0, "one");
     aggregator.deny_unheard("r", "two", Duration::from_secs(30));
     // The next heartbeat of the topic shows the gap, and a snapshot fills it.
-    assert_eq!(next(&mut heard).await, ("two".to_owned(), Change::Denied));
+    assert_eq!(next(&mut events).await, ("two".to_owned(), Change::Denied));
     assert!(rate.hit("two").is_err());
     assert!(1 <= agent.stats().gaps);
 }
@@ -125,10 +125,10 @@ async fn a_resource_that_is_used_later_is_asked_for() {
     aggregator
         .deny("late", "acme", Duration::from_secs(30))
         .await;
-    let (agent, mut heard) = listening(&aggregator);
+    let (agent, mut events) = listening(&aggregator);
     assert!(agent.ready(SOON).await);
     let rate = agent.rate("late");
-    assert_eq!(next(&mut heard).await, ("acme".to_owned(), Change::Denied));
+    assert_eq!(next(&mut events).await, ("acme".to_owned(), Change::Denied));
     assert!(agent.ready(SOON).await);
     assert!(rate.hit("acme").is_err());
 }

@@ -207,8 +207,8 @@ impl Aggregator {
         self.state().quiet = quiet;
     }
 
-    pub fn asks(&self) -> u32 {
-        self.state().asks
+    pub fn snapshot_requests(&self) -> u32 {
+        self.state().snapshot_requests
     }
 
     pub fn appended(&self) -> Vec<Appended> {
@@ -317,9 +317,9 @@ impl Served {
         frames
     }
 
-    fn answer(&self, said: &[u8]) -> Option<FromAggregator> {
+    fn answer(&self, message: &[u8]) -> Option<FromAggregator> {
         let mut state = self.state.lock().expect("not poisoned");
-        match FromAgent::decode(said).expect("agents speak the language") {
+        match FromAgent::decode(message).expect("agents speak the language") {
             FromAgent::Hello { nonce, .. } => Some(FromAggregator::Welcome {
                 nonce,
                 instance: state.instance,
@@ -329,7 +329,7 @@ impl Served {
                 members: Vec::new(),
             }),
             FromAgent::Ask { nonce, resources } => {
-                state.asks += 1;
+                state.snapshot_requests += 1;
                 Some(FromAggregator::Snapshot(
                     state.snapshot(nonce, &resources, self.began),
                 ))

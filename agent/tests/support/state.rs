@@ -20,7 +20,7 @@ pub(super) struct State {
     pub quiet: bool,
     /// Whether it is of a later release, with more fields.
     pub later: bool,
-    pub asks: u32,
+    pub snapshot_requests: u32,
 }
 
 impl State {

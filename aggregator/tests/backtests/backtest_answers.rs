@@ -458,7 +458,7 @@ fn the_report_names_a_guessed_client() {
     ];
     let (_, text, _) = run(dir.path(), &[&args[..], &[pattern]].concat());
     assert!(text.contains("WARNING: all rows name one client"), "{text}");
-    for (args, said) in [
+    for (args, note) in [
         (
             ["--column", "domain=request.ip", "caddy.log"],
             "--column domain=request.ip: none of the first",
@@ -483,6 +483,6 @@ fn the_report_names_a_guessed_client() {
         let args = [&["backtest", "--limits", "limits.toml"], &args[..]].concat();
         let (code, _, stderr) = run(dir.path(), &args);
         assert_eq!(code, 65, "{stderr}");
-        assert!(stderr.contains(said), "{stderr}");
+        assert!(stderr.contains(note), "{stderr}");
     }
 }

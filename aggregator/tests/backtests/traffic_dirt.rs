@@ -183,14 +183,14 @@ fn a_quote_that_is_never_closed_loses_no_row_however_much_follows() {
 fn a_file_that_cannot_be_read_gets_advice() {
     let mut tar = vec![b'a'; 600];
     tar[257..262].copy_from_slice(b"ustar");
-    for (bytes, said) in [
+    for (bytes, advice) in [
         (&b"PK\x03\x04\x14\0"[..], "unzip -p"),
         (&tar, "tar -xOf"),
         (b"PAR1\x15\x04", "Parquet"),
         (b"\xff\xfe\0\0t\0\0\0", "UTF-32"),
     ] {
-        let fault = read(bytes, &Wanted::default()).expect_err(said);
-        assert!(fault.contains(said), "{fault}");
+        let fault = read(bytes, &Wanted::default()).expect_err(advice);
+        assert!(fault.contains(advice), "{fault}");
     }
     for (text, lacks) in [
         ("Time,Line\n1763632800,\"GET /\"\n", "one of Time, Line"),
@@ -199,13 +199,13 @@ fn a_file_that_cannot_be_read_gets_advice() {
             "one of t, who.name",
         ),
     ] {
-        let told = read(text.as_bytes(), &Wanted::default())
+        let reading = read(text.as_bytes(), &Wanted::default())
             .expect("rows")
-            .told;
-        let said = told.lacks_client.expect("no client");
+            .reading;
+        let advice = reading.lacks_client.expect("no client");
         assert!(
-            said.contains("--client FIELD") && said.contains(lacks),
-            "{said}"
+            advice.contains("--client FIELD") && advice.contains(lacks),
+            "{advice}"
         );
     }
 }

@@ -336,7 +336,7 @@ fn an_address_of_ipv6_is_one_client_whatever_its_port_is() {
             .map(|port| line.replace("PORT", port))
             .concat();
         let recorded = read(text.as_bytes(), &Wanted::default()).expect(form);
-        assert_eq!(recorded.told.form, form);
+        assert_eq!(recorded.reading.form, form);
         assert!(
             recorded
                 .rows

@@ -321,7 +321,10 @@ fn a_stamp_without_a_year_is_read_by_its_files_last_change() {
         ..Wanted::default()
     };
     let recorded = read(text.as_bytes(), &wanted(Some(changed))).expect("rows");
-    assert_eq!(recorded.told.years_by_change_us, Some(changed.as_micros()));
+    assert_eq!(
+        recorded.reading.years_by_change_us,
+        Some(changed.as_micros())
+    );
     let expected = [
         (1_767_225_598_000_000, "203.0.113.7".to_owned()),
         (1_767_225_601_000_000, "203.0.113.8".to_owned()),
@@ -339,7 +342,7 @@ fn a_stamp_without_a_year_is_read_by_its_files_last_change() {
         })
         .collect();
     let recorded = read(own.as_bytes(), &wanted(Some(changed))).expect("rows");
-    assert_eq!(recorded.told.years_by_change_us, None);
+    assert_eq!(recorded.reading.years_by_change_us, None);
     assert_eq!(recorded.rows[0].0, START_MS * 1_000);
 }
 

@@ -122,8 +122,8 @@ fn a_gateways_fault_is_reported_or_its_answer_is_blind() {
             assert_eq!(decision["blind"], true, "{question}: {decision}");
             assert!(began.elapsed() < DEADLINE, "{question}: {decision}");
         };
-        let said = refused["cause"].as_str().unwrap();
-        assert!(said.contains(cause), "{question}: {said}");
+        let found_cause = refused["cause"].as_str().unwrap();
+        assert!(found_cause.contains(cause), "{question}: {found_cause}");
     }
     // The same holds for a resource whose limits are not reached; then the gateway is no longer blind there.
     let began = Instant::now();
@@ -173,15 +173,15 @@ fn unrequested_frames_write_no_log_lines() {
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     let forged = frame(ping, ack, b"unasked!").repeat(1_000);
-    let asked = frame(ping, 0, b"are you?");
-    let all = [preface, frame(settings, 0, b""), forged, asked].concat();
+    let ping_frame = frame(ping, 0, b"are you?");
+    let all = [preface, frame(settings, 0, b""), forged, ping_frame].concat();
     stream.write_all(&all).unwrap();
     // Its answer comes after all other answers.
-    let mut said = Vec::new();
-    while !said.ends_with(b"are you?") {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"are you?") {
         let mut byte = [0];
         stream.read_exact(&mut byte).unwrap();
-        said.extend(byte);
+        bytes.extend(byte);
     }
     let lines = std::fs::read_to_string(&log).unwrap();
     assert!(lines.lines().count() < 20, "{lines}");

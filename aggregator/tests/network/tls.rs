@@ -28,7 +28,7 @@ fn an_agent_without_a_grant_lets_calls_through_and_says_why() {
     let other_ca = strangers.path().join("keys/ca.pem");
     let agents = fleet.served.agents.to_string();
     let hit = |token: Option<&str>, ca: &str, name: &str| {
-        let words = [
+        let args = [
             "hit",
             "api.search",
             "acme",
@@ -38,7 +38,7 @@ fn an_agent_without_a_grant_lets_calls_through_and_says_why() {
             "500ms",
             "--blind",
         ];
-        fleet.command_with(token, ca, name, &words)
+        fleet.command_with(token, ca, name, &args)
     };
     std::fs::write(fleet.path().join("keys/unknown.token"), "tg1_0123\n").expect("written");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
@@ -89,7 +89,7 @@ fn an_agent_without_a_grant_lets_calls_through_and_says_why() {
         4 <= fleet.ended("access") && 2 <= fleet.ended("tls"),
         "{metrics}"
     );
-    assert!(!metrics.contains("tg1_") && !fleet.served.said.concat().contains("tg1_"));
+    assert!(!metrics.contains("tg1_") && !fleet.served.log_lines.concat().contains("tg1_"));
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_token_holds_in_its_namespaces_alone() {
 fn a_viewer_looks_at_resources_of_its_namespaces() {
     let fleet = Fleet::start();
     let url = fleet.url();
-    for (words, expected) in [
+    for (args, expected) in [
         (&["denials"][..], 77),
         (&["denials", "--resource", "web.page"], 0),
         (&["denials", "--resource", "api.search"], 77),
@@ -129,8 +129,8 @@ fn a_viewer_looks_at_resources_of_its_namespaces() {
         (&["pairs", "show", "api.search", "acme"], 77),
         (&["explain", "api.search", "acme"], 77),
     ] {
-        let (code, _, stderr) = fleet.command(Some("lookout"), &[words, &["--url", &url]].concat());
-        assert_eq!(code, expected, "{words:?}: {stderr}");
+        let (code, _, stderr) = fleet.command(Some("lookout"), &[args, &["--url", &url]].concat());
+        assert_eq!(code, expected, "{args:?}: {stderr}");
         assert_eq!(
             stderr.contains("for some namespaces alone"),
             code != 0,
@@ -147,7 +147,7 @@ fn a_tokens_namespace_limits_its_subscriptions() {
     fleet.served.signal("HUP");
     let agents = fleet.served.agents.to_string();
     until("a denial is heard", || {
-        let words = [
+        let args = [
             "hit",
             "web.page",
             "acme",
@@ -156,7 +156,7 @@ fn a_tokens_namespace_limits_its_subscriptions() {
             "-n",
             "20",
         ];
-        fleet.command(Some("web"), &words).0 == 1
+        fleet.command(Some("web"), &args).0 == 1
     });
 }
 
@@ -187,7 +187,7 @@ fn a_viewer_may_look_and_only_an_operator_may_act() {
         &url,
     ];
     let list = ["denials", "--url", &url];
-    for (token, words, expected, says) in [
+    for (token, args, expected, says) in [
         (None, &list[..], 77, "no token"),
         (Some("checkout"), &list, 77, "roles do not allow"),
         (Some("viewer"), &list, 0, ""),
@@ -196,9 +196,9 @@ fn a_viewer_may_look_and_only_an_operator_may_act() {
         (Some("operator"), &ban, 0, ""),
         (Some("admin"), &kill, 0, ""),
     ] {
-        let (code, stdout, stderr) = fleet.command(token, words);
-        assert_eq!(code, expected, "{token:?} {words:?}: {stdout}{stderr}");
-        assert!(stderr.contains(says), "{token:?} {words:?}: {stderr}");
+        let (code, stdout, stderr) = fleet.command(token, args);
+        assert_eq!(code, expected, "{token:?} {args:?}: {stdout}{stderr}");
+        assert!(stderr.contains(says), "{token:?} {args:?}: {stderr}");
     }
     // The author is the token's name, followed by the name that the caller states.
     drop(fleet.served);
@@ -213,7 +213,7 @@ fn a_viewer_may_look_and_only_an_operator_may_act() {
 fn a_certificate_stands_for_a_token() {
     let fleet = Fleet::start();
     let url = fleet.url();
-    let words = [
+    let args = [
         "denials",
         "--url",
         &url,
@@ -222,11 +222,11 @@ fn a_certificate_stands_for_a_token() {
         "--tls-key",
         "keys/checkout.internal.key",
     ];
-    let (code, stdout, stderr) = fleet.command(None, &words);
+    let (code, stdout, stderr) = fleet.command(None, &args);
     assert_eq!(code, 0, "{stdout}{stderr}");
     keys(fleet.path(), &["revoke", "certified"]);
     until("the certificate is worth nothing any more", || {
-        fleet.command(None, &words).0 == 77
+        fleet.command(None, &args).0 == 77
     });
 }
 
@@ -241,7 +241,7 @@ fn members_authenticate_by_certificate_and_may_only_look() {
         "--tls-key",
         "keys/tollgate.key",
     ];
-    let ask = |words: &[&str]| fleet.command(None, &[words, &own].concat());
+    let ask = |args: &[&str]| fleet.command(None, &[args, &own].concat());
     let list = ["denials", "--url", &url];
     let (code, _, stderr) = ask(&list);
     assert_eq!(code, 77, "no line stands for it yet: {stderr}");
@@ -324,7 +324,7 @@ fn feed_tail_shows_a_token_over_tls() {
 fn system_cas_are_trusted_where_configured() {
     let fleet = Fleet::start();
     let url = fleet.url();
-    let words = [
+    let args = [
         "denials",
         "--url",
         &url,
@@ -337,7 +337,7 @@ fn system_cas_are_trusted_where_configured() {
             ("TOLLGATE_TLS_SERVER_NAME", "tollgate"),
             ("SSL_CERT_FILE", bundle),
         ];
-        run_with(fleet.path(), &words, &env)
+        run_with(fleet.path(), &args, &env)
     };
     let (code, _, stderr) = ask("keys/ca.pem");
     assert_eq!(code, 0, "{stderr}");

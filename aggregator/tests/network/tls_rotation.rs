@@ -281,16 +281,16 @@ fn a_chain_that_callers_would_refuse_is_named() {
         let config = CONFIG.replace("keys/ca.pem", ca);
         std::fs::write(path.join("tollgate.toml"), config).expect("written");
         let served = support::serve(path, &["--config", "tollgate.toml"]);
-        served.said.concat()
+        served.log_lines.concat()
     };
     let lacks = "lacks an intermediate certificate";
     assert!(!start("keys/ca.pem").contains(lacks));
-    let said = start("others/ca.pem");
+    let line = start("others/ca.pem");
     assert!(
-        said.contains("keys/tollgate.pem: no CA in others/ca.pem"),
-        "{said}"
+        line.contains("keys/tollgate.pem: no CA in others/ca.pem"),
+        "{line}"
     );
-    assert!(said.contains(lacks), "{said}");
+    assert!(line.contains(lacks), "{line}");
 }
 
 /// A replacement in the configuration, and the message that it causes.

@@ -95,8 +95,8 @@ async fn calls_are_guarded_while_a_quiet_aggregator_is_up() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn agents_get_notices_of_a_domain_near_its_limit() {
     let (_dir, served, agent) = world().await;
-    let heard: Arc<Mutex<Vec<(String, u64)>>> = Arc::default();
-    let calls = Arc::clone(&heard);
+    let notices: Arc<Mutex<Vec<(String, u64)>>> = Arc::default();
+    let calls = Arc::clone(&notices);
     let on_near = move |near: &Near<'_>| {
         let near = (near.domain().to_owned(), near.remaining());
         calls.lock().expect("not poisoned").push(near);
@@ -135,7 +135,7 @@ async fn agents_get_notices_of_a_domain_near_its_limit() {
     .await;
     assert!(!others.hit("globex").expect("room").is_near());
     assert_eq!(
-        *heard.lock().expect("not poisoned"),
+        *notices.lock().expect("not poisoned"),
         [("acme".to_owned(), 15)]
     );
     assert_eq!((agent.stats().near_gaps, other.stats().near_gaps), (0, 0));

@@ -159,17 +159,17 @@ async fn an_audit_names_the_operator_of_a_lift_and_a_pardon() {
         (&["unban", "api.search", "acme"], 1, "not banned"),
     ];
     for (args, code, text) in refused {
-        let (found, said) = world.operator(args);
-        assert_eq!(found, code, "{args:?}: {said}");
-        assert!(said.contains(text), "{said}");
+        let (found, out) = world.operator(args);
+        assert_eq!(found, code, "{args:?}: {out}");
+        assert!(out.contains(text), "{out}");
     }
     let stale = [&lift[..], &["--expect-version", "999"]].concat();
-    let (code, said) = world.operator(&stale);
-    assert_eq!(code, 75, "{said}");
-    assert!(said.contains(&format!("{before} is in force")), "{said}");
-    let (code, said) = world.operator(&[&lift[..], &["--dry-run"]].concat());
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("would do: lift api.search acme"), "{said}");
+    let (code, out) = world.operator(&stale);
+    assert_eq!(code, 75, "{out}");
+    assert!(out.contains(&format!("{before} is in force")), "{out}");
+    let (code, out) = world.operator(&[&lift[..], &["--dry-run"]].concat());
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains("would do: lift api.search acme"), "{out}");
     assert_eq!(world.version(), before);
     assert!(is_denied(&world.search, "acme"));
 
@@ -200,15 +200,15 @@ async fn an_audit_names_the_operator_of_a_lift_and_a_pardon() {
     let report = world.audit();
     assert_eq!(report["equal"], true, "{report}");
     assert!(0 < report["model"]["statements"].as_u64().expect("a count"));
-    let told = report["amendments"].as_array().expect("a list");
+    let listed = report["amendments"].as_array().expect("a list");
     let acts = [
         "lift api.search acme",
         "reset api.search globex",
         "refund api.search globex 2",
     ];
     for act in acts {
-        let found = told.iter().find(|told| told["amendment"] == act);
-        let found = found.unwrap_or_else(|| panic!("{act}: {told:?}"));
+        let found = listed.iter().find(|listed| listed["amendment"] == act);
+        let found = found.unwrap_or_else(|| panic!("{act}: {listed:?}"));
         assert_eq!(
             (&found["who"], &found["why"]),
             (&"ann".into(), &"a test".into())
@@ -243,15 +243,15 @@ async fn bans_survive_a_restart_and_a_kill_switch_suspends_them() {
         .as_str()
         .expect("a code");
     let args = ["explain", code, "--journal", "tollgate-data"];
-    let (exit, told, error) = run(world.dir.path(), &args);
-    assert_eq!(exit, 0, "{told}{error}");
+    let (exit, stdout, error) = run(world.dir.path(), &args);
+    assert_eq!(exit, 0, "{stdout}{error}");
     assert!(
-        told.contains("an operator had banned it (ban api.search mallory until"),
-        "{told}"
+        stdout.contains("an operator had banned it (ban api.search mallory until"),
+        "{stdout}"
     );
     assert!(
-        told.contains("by ann at") && told.contains("a test"),
-        "{told}"
+        stdout.contains("by ann at") && stdout.contains("a test"),
+        "{stdout}"
     );
     world.fill("acme", 5).await;
     assert_eq!(world.audit()["equal"], true);
@@ -330,10 +330,10 @@ async fn a_hold_ended_by_an_operator_stays_ended() {
             .is_some_and(|holds| holds.len() == 2)
     });
     let newest = holds["holds"][1]["number"].as_u64().expect("a number");
-    let (code, said) = world.operator(&["holds", "release", "--resource", "sandbox", "web#999"]);
-    assert_eq!(code, 1, "{said}");
-    let (code, said) = world.operator(&["holds", "release", "--resource", "sandbox"]);
-    assert_eq!(code, 64, "{said}");
+    let (code, out) = world.operator(&["holds", "release", "--resource", "sandbox", "web#999"]);
+    assert_eq!(code, 1, "{out}");
+    let (code, out) = world.operator(&["holds", "release", "--resource", "sandbox"]);
+    assert_eq!(code, 64, "{out}");
     let hold = format!("web#{newest}");
     world.done(&["holds", "release", "--resource", "sandbox", &hold]);
     let one = |view: &Value| {
@@ -376,10 +376,10 @@ async fn a_banned_domain_gets_no_copies_and_keeps_what_it_holds() {
     let one = sandbox.reserve("acme", 1).expect("room");
     assert_eq!(one.confirmed().await, Confirmation::Confirmed);
     let url = format!("http://{}", world.served.http);
-    let (code, said) = world.operator(&["unban", "sandbox", "acme"]);
-    assert!(code == 1 && said.contains("it is not banned"), "{said}");
-    let (code, said) = world.operator(&["ban", "sandbocks", "acme"]);
-    assert!(code == 65 && said.contains("rate or copies"), "{said}");
+    let (code, out) = world.operator(&["unban", "sandbox", "acme"]);
+    assert!(code == 1 && out.contains("it is not banned"), "{out}");
+    let (code, out) = world.operator(&["ban", "sandbocks", "acme"]);
+    assert!(code == 65 && out.contains("rate or copies"), "{out}");
 
     world.done(&["ban", "sandbox", "acme", "--for", "1h"]);
     until("it is denied", || sandbox.peek("acme").is_err()).await;
@@ -400,10 +400,10 @@ async fn a_banned_domain_gets_no_copies_and_keeps_what_it_holds() {
     assert_eq!(world.denials(&["--cause", "banned"]).len(), 1);
     assert!(sandbox.peek("acme").is_err());
     let code = denied.code().expect("an operator did it").to_string();
-    let (exit, told, error) = run(world.dir.path(), &["explain", &code, "--url", &url]);
+    let (exit, stdout, error) = run(world.dir.path(), &["explain", &code, "--url", &url]);
     assert!(
-        exit == 0 && told.contains("ban sandbox acme until"),
-        "{told}{error}"
+        exit == 0 && stdout.contains("ban sandbox acme until"),
+        "{stdout}{error}"
     );
     assert_eq!(world.audit()["equal"], true);
 

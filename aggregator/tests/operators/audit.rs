@@ -466,12 +466,12 @@ async fn recorded_state_digests_are_compared_with_the_replay() {
     altered(dir.path(), "testified", |all| {
         let records = of(all, Stream::Hits, partition);
         noted = first_noted(&source, partition, records);
-        let said = [
+        let expected = [
             ("right", noted.2, DIGEST_FORM),
             ("wrong", noted.2 ^ 1, DIGEST_FORM),
             ("other", noted.2 ^ 1, DIGEST_FORM + 1),
         ];
-        for (owner, digest, form) in said {
+        for (owner, digest, form) in expected {
             let state_digest = StateDigest {
                 offset: noted.0,
                 rules: noted.1,

@@ -102,12 +102,12 @@ async fn a_candidate_is_counted_and_never_announced() {
     );
     assert!(text.contains("api.search: the newest denials"), "{text}");
     let (code, json, _) = compare(&["--resource", "api.loose", "--format", "json"]);
-    let told: Value = serde_json::from_str(&json).expect("one object");
-    assert_eq!((code, &told["no_longer_refused"]), (0, &2.into()));
+    let report: Value = serde_json::from_str(&json).expect("one object");
+    assert_eq!((code, &report["no_longer_refused"]), (0, &2.into()));
     let (_, json, _) = compare(&["--resource", "api.search", "--format", "json"]);
-    let told: Value = serde_json::from_str(&json).expect("one object");
-    let domains: Vec<&Value> = (0..2).map(|at| &told["newest"][at]["domain"]).collect();
-    assert_eq!(domains, ["globex", "acme"], "{told:#}");
+    let report: Value = serde_json::from_str(&json).expect("one object");
+    let domains: Vec<&Value> = (0..2).map(|at| &report["newest"][at]["domain"]).collect();
+    assert_eq!(domains, ["globex", "acme"], "{report:#}");
     let (code, out, err) = compare(&["--resource", "api.plain"]);
     assert_eq!((code, &*out), (65, ""), "{err}");
 

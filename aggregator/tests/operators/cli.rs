@@ -127,10 +127,10 @@ fn every_failure_has_its_exit_code_and_a_reason() {
     ];
     for (args, code, says) in rows {
         let (found, stdout, stderr) = run(dir.path(), args);
-        let said = format!("{stdout}{stderr}");
-        assert_eq!(found, *code, "{args:?}: {said}");
-        assert!(said.contains(says), "{args:?}: no {says:?} in {said}");
-        assert!(!said.contains("panicked"), "{args:?}: {said}");
+        let output = format!("{stdout}{stderr}");
+        assert_eq!(found, *code, "{args:?}: {output}");
+        assert!(output.contains(says), "{args:?}: no {says:?} in {output}");
+        assert!(!output.contains("panicked"), "{args:?}: {output}");
     }
 }
 

@@ -9,8 +9,8 @@ use crate::support::{directory, run};
 fn converted(from: &str, text: &str) -> (String, String) {
     let dir = directory("");
     std::fs::write(dir.path().join("theirs.yaml"), text).expect("a file");
-    let asked = ["limits", "convert", "--from", from, "theirs.yaml"];
-    let (code, document, differences) = run(dir.path(), &asked);
+    let args = ["limits", "convert", "--from", from, "theirs.yaml"];
+    let (code, document, differences) = run(dir.path(), &args);
     assert_eq!(code, 0, "{differences}");
     let limits = Limits::parse(&document);
     assert!(limits.is_ok(), "{limits:?}\n{document}");
@@ -401,9 +401,9 @@ fn an_invalid_configuration_is_refused_with_its_place() {
         ),
     ] {
         std::fs::write(dir.path().join("theirs.yaml"), text).expect("a file");
-        let asked = ["limits", "convert", "--from", from, "theirs.yaml"];
-        let (code, _, said) = run(dir.path(), &asked);
+        let args = ["limits", "convert", "--from", from, "theirs.yaml"];
+        let (code, _, stderr) = run(dir.path(), &args);
         assert_eq!(code, 65, "{text}");
-        assert!(said.contains(expected), "{text}: {said}");
+        assert!(stderr.contains(expected), "{text}: {stderr}");
     }
 }

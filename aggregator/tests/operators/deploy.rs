@@ -208,8 +208,11 @@ fn the_kubernetes_manifest_is_one_consistent_stateful_set() {
     let context = &container["securityContext"];
     assert_eq!(context["allowPrivilegeEscalation"], false);
     for (probe, path) in [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
-        let asked = &container[probe]["httpGet"];
-        assert!(asked["path"] == path && asked["port"] == "probe", "{probe}");
+        let probed = &container[probe]["httpGet"];
+        assert!(
+            probed["path"] == path && probed["port"] == "probe",
+            "{probe}"
+        );
     }
 
     // Its configuration is valid, on the ports that all other files name.
@@ -300,18 +303,19 @@ fn the_compose_file_with_tls_names_existing_options_and_keys() {
         .as_mapping()
         .expect("variables");
     let text = |value: &Yaml| value.as_str().expect("a text").to_owned();
-    let given = tollgate_server::config::from_environment(|wanted| variables.get(wanted).map(text));
+    let settings =
+        tollgate_server::config::from_environment(|wanted| variables.get(wanted).map(text));
     let of_commands = [
         "TOLLGATE_TLS_CA_FILE",
         "TOLLGATE_TLS_SERVER_NAME",
         "TOLLGATE_TOKEN_FILE",
     ];
-    assert_eq!(given.len() + of_commands.len(), variables.len());
+    assert_eq!(settings.len() + of_commands.len(), variables.len());
     let compose: Yaml = serde_yaml_ng::from_str(&read("compose.yaml")).expect("YAML");
     let config = compose["configs"]["tollgate"]["content"]
         .as_str()
         .expect("a text");
-    let config = tollgate_server::config::Config::read("compose", config, given, "host");
+    let config = tollgate_server::config::Config::read("compose", config, settings, "host");
     let config = config.unwrap_or_else(|faults| panic!("{faults}"));
     let insecure = config.listen.insecure;
     assert!(!insecure.http && !insecure.agents && !insecure.feed);
@@ -334,10 +338,13 @@ fn the_image_has_the_workspaces_compiler_and_no_root_user() {
     let file = read("Dockerfile");
     let root = std::fs::read_to_string(deploy().join("../Cargo.toml")).expect("there");
     let root: toml::Table = root.parse().expect("TOML");
-    let asked = root["workspace"]["package"]["rust-version"]
+    let required = root["workspace"]["package"]["rust-version"]
         .as_str()
         .expect("a text");
-    assert!(file.contains(&format!("FROM rust:{asked}-")), "{asked}");
+    assert!(
+        file.contains(&format!("FROM rust:{required}-")),
+        "{required}"
+    );
     let user = file.lines().position(|line| line == "USER 10001:10001");
     let start = file.lines().position(|line| line.starts_with("ENTRYPOINT"));
     assert!(user.is_some() && user < start);

@@ -108,7 +108,7 @@ async fn a_domain_key_hides_names_and_lookups_by_name_work() {
     assert!(sandbox.peek("acme-ltd").is_ok());
 
     let url = format!("http://{}", served.http);
-    let asked = |args: &[&str], key: bool| {
+    let run_command = |args: &[&str], key: bool| {
         let key: &[&str] = if key {
             &["--domain-key", "domain.key"]
         } else {
@@ -117,7 +117,7 @@ async fn a_domain_key_hides_names_and_lookups_by_name_work() {
         let (code, out, err) = run(dir, &[args, &["--url", &url], key].concat());
         (code, out + &err)
     };
-    let (_, all) = asked(&["denials"], false);
+    let (_, all) = run_command(&["denials"], false);
     assert_eq!(all.matches("h~").count(), 4, "{all}");
     for list in ["denials", "holds", "top", "limits"] {
         let (_, answer) = served.get(&format!("/v1/{list}"));
@@ -125,27 +125,27 @@ async fn a_domain_key_hides_names_and_lookups_by_name_work() {
             assert!(!answer.contains(name), "{name} in {answer}");
         }
     }
-    let (code, one) = asked(&["denials", "--domain", "acme-ltd"], true);
+    let (code, one) = run_command(&["denials", "--domain", "acme-ltd"], true);
     assert_eq!((code, one.matches("h~").count()), (0, 1), "{one}");
-    let (_, none) = asked(&["denials", "--domain", "acme-ltd"], false);
+    let (_, none) = run_command(&["denials", "--domain", "acme-ltd"], false);
     assert!(none.starts_with("no denials"), "{none}");
-    let (_, held) = asked(&["holds", "--domain", "croesus-inc"], true);
+    let (_, held) = run_command(&["holds", "--domain", "croesus-inc"], true);
     assert!(held.contains("h~"), "{held}");
-    let (_, shown) = asked(&["pairs", "show", "api.search", "midas-corp"], true);
+    let (_, shown) = run_command(&["pairs", "show", "api.search", "midas-corp"], true);
     assert!(shown.contains("100 of 100 hits"), "{shown}");
-    let (code, why) = asked(&["explain", "api.search", "acme-ltd"], true);
+    let (code, why) = run_command(&["explain", "api.search", "acme-ltd"], true);
     let place = denied.code().expect("it was denied by the aggregator");
     assert!(code == 0 && why.contains(&place.to_string()), "{why}");
-    let (_, why) = asked(&["explain", "api.search", "acme-ltd"], false);
+    let (_, why) = run_command(&["explain", "api.search", "acme-ltd"], false);
     assert!(!why.contains(&place.to_string()), "{why}");
 
     // An operator's act by name applies to the hash.
-    let word = ["--reason", "a test"];
-    let (code, told) = asked(
-        &[&["reset", "api.search", "acme-ltd"], &word[..]].concat(),
+    let reason = ["--reason", "a test"];
+    let (code, output) = run_command(
+        &[&["reset", "api.search", "acme-ltd"], &reason[..]].concat(),
         true,
     );
-    assert!(code == 0 && told.contains("h~"), "{told}");
+    assert!(code == 0 && output.contains("h~"), "{output}");
     until("it is reset", || search.peek("acme-ltd").is_ok()).await;
     drop(hold);
     agent.shutdown(DEADLINE).await;
@@ -211,25 +211,25 @@ async fn an_address_that_is_typed_is_hashed_as_agents_hash_it() {
     .await;
 
     let url = format!("http://{}", served.http);
-    let asked = |args: &[&str]| {
+    let run_command = |args: &[&str]| {
         let key = ["--url", &url, "--domain-key", "domain.key"];
         let (code, out, err) = run(dir, &[args, &key].concat());
         (code, out + &err)
     };
     let typed = "203.0.113.9";
-    let (code, shown) = asked(&["pairs", "show", "web.login", typed]);
+    let (code, shown) = run_command(&["pairs", "show", "web.login", typed]);
     assert!(code == 0 && shown.contains("2 of 2"), "{shown}");
-    let (_, listed) = asked(&["denials", "--resource", "web.login", "--domain", typed]);
+    let (_, listed) = run_command(&["denials", "--resource", "web.login", "--domain", typed]);
     assert!(listed.contains("h~"), "{listed}");
-    let (code, why) = asked(&["explain", "web.login", typed]);
+    let (code, why) = run_command(&["explain", "web.login", typed]);
     assert!(code == 0 && why.contains("was denied"), "{why}");
-    let word = ["--reason", "a test"];
-    let act = |verb: &str| asked(&[&[verb, "web.login", typed], &word[..]].concat());
-    let (code, told) = act("reset");
-    assert_eq!(code, 0, "{told}");
+    let reason = ["--reason", "a test"];
+    let act = |verb: &str| run_command(&[&[verb, "web.login", typed], &reason[..]].concat());
+    let (code, output) = act("reset");
+    assert_eq!(code, 0, "{output}");
     until("it is reset", || login.peek("203.0.113.7").is_ok()).await;
-    let (code, told) = act("ban");
-    assert_eq!(code, 0, "{told}");
+    let (code, output) = act("ban");
+    assert_eq!(code, 0, "{output}");
     until("its network is banned", || {
         login.hit("203.0.113.8").is_err()
     })

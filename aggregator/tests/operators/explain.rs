@@ -231,13 +231,13 @@ async fn a_denial_is_explained_by_its_limit_hits_and_burst() {
     let url = format!("http://{}", world.served.http);
     let (exit, text, _) = run(dir, &["explain", &code, "--url", &url]);
     assert_eq!(exit, 0);
-    for said in [
+    for expected in [
         "tier 1 was full (5 in 4s)",
         "tier 2 was cooling down until",
         "by a hit of beta",
         "agents refused 7 calls",
     ] {
-        assert!(text.contains(said), "{said}: {text}");
+        assert!(text.contains(expected), "{expected}: {text}");
     }
 
     // By the pair and an instant, and by the pair alone.
@@ -348,10 +348,10 @@ async fn a_bucket_and_a_quota_name_the_newest_hits_that_used_them_up() {
         let picture = found["picture"].as_str().unwrap();
         let row = picture.lines().find(|line| line.starts_with(lane));
         assert!(row.is_some_and(|row| row.contains('#')), "{picture}");
-        let told = found["sentences"].to_string();
+        let sentences = found["sentences"].to_string();
         assert!(
-            told.contains(&format!("{hits} hits used it up between")),
-            "{told}"
+            sentences.contains(&format!("{hits} hits used it up between")),
+            "{sentences}"
         );
     }
 }

@@ -99,8 +99,11 @@ async fn full_domains_and_groups_are_explained_by_their_holds() {
         (&3.into(), &Value::Null)
     );
     assert_eq!(holders(&found), [("web", 2), ("job", 1)]);
-    let told = found["sentences"][1].as_str().expect("a sentence");
-    assert!(told.contains("a hold of job: 1 copies for acme"), "{told}");
+    let sentence = found["sentences"][1].as_str().expect("a sentence");
+    assert!(
+        sentence.contains("a hold of job: 1 copies for acme"),
+        "{sentence}"
+    );
 
     drop(second);
     until(&theirs, "acme", false).await;
@@ -122,10 +125,10 @@ async fn full_domains_and_groups_are_explained_by_their_holds() {
     until(&theirs, "new-2", true).await;
     let found = explain(dir.path(), &["sandbox", "new-2"]);
     assert_eq!(found["reason"], "full", "{found:#}");
-    let told = found["sentences"][0].as_str().expect("a sentence");
+    let sentence = found["sentences"][0].as_str().expect("a sentence");
     assert!(
-        told.starts_with("group probation of sandbox was full"),
-        "{told}"
+        sentence.starts_with("group probation of sandbox was full"),
+        "{sentence}"
     );
     assert_eq!(holders(&found), [("web", 3), ("job", 1)]);
     let (_, text, _) = run(

@@ -258,24 +258,24 @@ async fn an_operator_releases_staged_copies_by_id_or_domain() {
     ];
     let before = served.json("/v1/limits");
     for (args, code, text) in cases {
-        let (found, said) = release(args);
-        assert_eq!(found, code, "{args:?}: {said}");
-        assert!(said.contains(text), "{args:?}: {said}");
+        let (found, output) = release(args);
+        assert_eq!(found, code, "{args:?}: {output}");
+        assert!(output.contains(text), "{args:?}: {output}");
     }
     assert_eq!(served.json("/v1/limits"), before);
     staged(&served, 2);
 
-    let (code, said) = release(&["--transfer", first]);
-    assert_eq!(code, 0, "{said}");
-    let told = format!("release sandbox transfer {first}");
-    assert!(said.contains(&told), "{said}");
+    let (code, output) = release(&["--transfer", first]);
+    assert_eq!(code, 0, "{output}");
+    let expected = format!("release sandbox transfer {first}");
+    assert!(output.contains(&expected), "{output}");
     staged(&served, 1);
     let seized = sandbox.seize(ids[0]).await;
     assert!(matches!(seized, Err(SeizeError::Unknown)), "{seized:?}");
-    let (code, said) = release(&["--domain", "acme"]);
-    assert_eq!(code, 0, "{said}");
-    let told = "all of domain acme, agent *, and staged copies";
-    assert!(said.contains(told), "{said}");
+    let (code, output) = release(&["--domain", "acme"]);
+    assert_eq!(code, 0, "{output}");
+    let expected = "all of domain acme, agent *, and staged copies";
+    assert!(output.contains(expected), "{output}");
     staged(&served, 0);
     assert_eq!(served.metric("tollgate_copies"), 0.0);
     assert_eq!(
@@ -284,11 +284,11 @@ async fn an_operator_releases_staged_copies_by_id_or_domain() {
     );
     assert!(sandbox.reserve("acme", 2).is_ok());
     let audit = ["audit", "--journal", "tollgate-data", "--model", "all"];
-    let (code, said, err) = run(dir.path(), &audit);
-    assert_eq!(code, 0, "{said}{err}");
+    let (code, output, err) = run(dir.path(), &audit);
+    assert_eq!(code, 0, "{output}{err}");
     assert!(
-        said.contains(&format!("transfer {first}, by")),
-        "{said}{err}"
+        output.contains(&format!("transfer {first}, by")),
+        "{output}{err}"
     );
 }
 
@@ -331,14 +331,14 @@ async fn the_cookbooks_blacklist_limits_an_agent_as_documented() {
         let words: Vec<&str> = line.split_whitespace().skip(1).collect();
         match words[..] {
             [] => continue,
-            [who, "takes", asked, "gets", gets, ..] => {
-                let (asked, gets): (u32, u32) = (number(asked), number(gets));
+            [who, "takes", requested, "gets", gets, ..] => {
+                let (requested, gets): (u32, u32) = (number(requested), number(gets));
                 // Copies that were released can be taken as soon as the agent has received that.
                 if 0 < gets {
                     until(line, || !is_denied(&copies, who)).await;
                 }
                 let taken = copies
-                    .reserve_confirmed_up_to(who, 1..=asked, DEADLINE)
+                    .reserve_confirmed_up_to(who, 1..=requested, DEADLINE)
                     .await;
                 let got = taken.as_ref().map_or(0, Hold::copies);
                 assert_eq!(got, gets, "{line}: {taken:?}");

@@ -118,11 +118,11 @@ fn many_rows_are_served_and_outlast_a_full_document() {
     let long = dotted(103) + &dotted(103);
     std::fs::write(dir.path().join("limits.toml"), &long).unwrap();
     let (code, stdout, stderr) = run(dir.path(), &["check", "limits.toml"]);
-    let said = stdout + &stderr;
-    assert_eq!(code, 65, "{said}");
+    let output = stdout + &stderr;
+    assert_eq!(code, 65, "{output}");
     let expected = format!("{} bytes, expected at most 524288", long.len());
     assert!(
-        said.contains(&expected) && said.contains("tollgate limits import"),
-        "{said}"
+        output.contains(&expected) && output.contains("tollgate limits import"),
+        "{output}"
     );
 }

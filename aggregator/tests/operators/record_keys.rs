@@ -27,10 +27,10 @@ fn limits(ids: &str) -> String {
 fn fleet(ids: &str) -> tempfile::TempDir {
     let dir = directory(&limits(ids));
     for id in ["k1", "k2"] {
-        let (exit, said, why) = run(dir.path(), &["keys", "--dir", "keys", "fleet"]);
+        let (exit, stdout, why) = run(dir.path(), &["keys", "--dir", "keys", "fleet"]);
         assert!(
-            exit == 0 && said.contains(&format!("key \"{id}\"")),
-            "{said}{why}"
+            exit == 0 && stdout.contains(&format!("key \"{id}\"")),
+            "{stdout}{why}"
         );
     }
     let config = "[security]\nkey_file = \"keys/fleet.keys\"\n";
@@ -270,10 +270,10 @@ async fn without_a_valid_key_an_aggregator_is_not_ready() {
         assert!(why.contains(part), "{why}");
     }
     assert_eq!(ready["ready"], false);
-    let said = served.line_with("the partition stops");
+    let line = served.line_with("the partition stops");
     let shown = [
-        said,
-        served.said.join("\n"),
+        line,
+        served.log_lines.join("\n"),
         served.json("/v1/log").to_string(),
         why,
     ];

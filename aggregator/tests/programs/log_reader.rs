@@ -269,14 +269,12 @@ fn read_statement(line: &Value) -> Value {
 fn an_independent_reader_agrees_on_a_journal() {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build();
-    let told = runtime
-        .expect("a runtime")
-        .block_on(what_a_journal_was_told());
-    compare_journals(told.path());
+    let journal = runtime.expect("a runtime").block_on(write_a_journal());
+    compare_journals(journal.path());
 }
 
 /// A directory with the journal of an aggregator that ruled hits and took an amendment.
-async fn what_a_journal_was_told() -> TempDir {
+async fn write_a_journal() -> TempDir {
     let dir = directory(LIMITS);
     let mut served = serve(dir.path(), &[]);
     served.await_ready();

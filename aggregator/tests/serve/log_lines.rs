@@ -7,7 +7,7 @@ use super::support::{LIMITS, Served, directory, serve};
 
 /// A line that was logged already, or will be.
 fn line(served: &mut Served, text: &str) -> String {
-    let said = served.said.iter().find(|line| line.contains(text));
+    let said = served.log_lines.iter().find(|line| line.contains(text));
     let said = said.cloned();
     said.unwrap_or_else(|| served.line_with(text))
 }
@@ -70,7 +70,10 @@ fn log_lines_say_which_recovery_and_request_they_are_of() {
     let refused = json(&line(&mut served, "elsewhere.example"));
     assert_eq!(refused["spans"][0]["name"], "http", "{refused}");
     assert_eq!(refused["span"]["path"], "/v1/log", "{refused}");
-    let caught_up = served.said.iter().filter(|line| line.contains("caught up"));
+    let caught_up = served
+        .log_lines
+        .iter()
+        .filter(|line| line.contains("caught up"));
     let of: Vec<_> = caught_up
         .map(|line| json(line)["span"]["partition"].clone())
         .collect();

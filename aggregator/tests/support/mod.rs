@@ -57,7 +57,7 @@ pub struct Served {
     pub agents: SocketAddr,
     pub feed: SocketAddr,
     lines: Receiver<String>,
-    pub said: Vec<String>,
+    pub log_lines: Vec<String>,
 }
 
 /// A directory for one test, with a limits file.
@@ -94,7 +94,7 @@ pub fn serve(dir: &Path, more: &[&str]) -> Served {
         agents: none,
         feed: none,
         lines,
-        said: Vec::new(),
+        log_lines: Vec::new(),
     };
     let line = served.line_with("listening");
     let address = |key: &str| match serde_json::from_str::<serde_json::Value>(&line) {
@@ -117,12 +117,12 @@ impl Served {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
                 Ok(line) => {
-                    self.said.push(line.clone());
+                    self.log_lines.push(line.clone());
                     if line.contains(text) {
                         return line;
                     }
                 }
-                Err(_) => panic!("no line with {text:?} in:\n{}", self.said.join("\n")),
+                Err(_) => panic!("no line with {text:?} in:\n{}", self.log_lines.join("\n")),
             }
         }
     }
@@ -202,7 +202,7 @@ impl Served {
             assert!(
                 began.elapsed() < DEADLINE,
                 "it does not end:\n{}",
-                self.said.join("\n")
+                self.log_lines.join("\n")
             );
             std::thread::yield_now();
         }

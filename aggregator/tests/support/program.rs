@@ -39,11 +39,11 @@ pub fn run(programs: &[(&'static str, &[Named])]) -> ExitCode {
 }
 
 fn is_absent(program: &str) -> bool {
-    let mut asked = Command::new(program);
-    asked.arg("--version");
-    asked
+    let mut command = Command::new(program);
+    command.arg("--version");
+    command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    matches!(asked.status(), Err(error) if error.kind() == ErrorKind::NotFound)
+    matches!(command.status(), Err(error) if error.kind() == ErrorKind::NotFound)
 }

@@ -11,7 +11,7 @@ use tollgate_replay::traffic::{Row, Rows, Wanted, open};
 #[derive(Debug)]
 pub struct RecordedFile {
     /// How it was read.
-    pub told: FileReading,
+    pub reading: FileReading,
     /// Instants in microseconds, and clients; `-` if a row names none.
     pub rows: Vec<(u64, String)>,
     /// The first ten lines that were refused.
@@ -44,7 +44,7 @@ pub fn read(bytes: &[u8], wanted: &Wanted) -> Result<RecordedFile, String> {
         "each row is counted once"
     );
     Ok(RecordedFile {
-        told: rows.reading().clone(),
+        reading: rows.reading().clone(),
         rows: read,
         refused: lines.unreadable().iter().map(|bad| bad.line).collect(),
     })
@@ -127,8 +127,8 @@ pub fn check(forms: &[FormCase], whole_seconds: bool) {
             .map(|call| line(&LoggedCall::new(call)) + "\n")
             .collect();
         let recorded = read(text.as_bytes(), &Wanted::default()).expect(name);
-        let told = (&*recorded.told.form, recorded.told.client.as_deref());
-        assert_eq!(told, (*form, Some(*client)), "{name}");
+        let found = (&*recorded.reading.form, recorded.reading.client.as_deref());
+        assert_eq!(found, (*form, Some(*client)), "{name}");
         let expected = (0..CALLS)
             .map(LoggedCall::new)
             .map(|call| match whole_seconds {

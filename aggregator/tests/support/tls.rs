@@ -30,9 +30,9 @@ const FREE: &str = "[rate.\"api.free\"]\nrate = \"1000000/s\"\n";
 pub const KEYS: [&str; 3] = ["keys", "--dir", "keys"];
 
 /// Runs `tollgate keys` with these arguments, which has to succeed.
-pub fn keys(dir: &Path, words: &[&str]) -> String {
-    let (code, stdout, stderr) = run(dir, &[&KEYS[..], words].concat());
-    assert_eq!(code, 0, "keys {words:?}: {stderr}");
+pub fn keys(dir: &Path, args: &[&str]) -> String {
+    let (code, stdout, stderr) = run(dir, &[&KEYS[..], args].concat());
+    assert_eq!(code, 0, "keys {args:?}: {stderr}");
     stdout
 }
 
@@ -50,7 +50,7 @@ impl Fleet {
         keys(path, &["ca"]);
         keys(path, &["cert", "tollgate"]);
         keys(path, &["cert", "checkout.internal"]);
-        for (name, words) in [
+        for (name, args) in [
             (
                 "checkout",
                 &["--role", "agent", "--agents", "checkout-*"][..],
@@ -65,11 +65,11 @@ impl Fleet {
                 &["--role", "viewer", "--certificate", "checkout.internal"],
             ),
         ] {
-            keys(path, &[&["token", name], words].concat());
+            keys(path, &[&["token", name], args].concat());
         }
         std::fs::write(path.join("tollgate.toml"), CONFIG).expect("written");
         let mut served = serve(path, &["--config", "tollgate.toml"]);
-        let line = served.said.last().expect("a line").clone();
+        let line = served.log_lines.last().expect("a line").clone();
         let (_, rest) = line.split_once("probe=").expect("a probe");
         let probe = rest.split_whitespace().next().expect("an address");
         let probe = probe.parse().expect("an address");
@@ -83,8 +83,8 @@ impl Fleet {
     }
 
     /// A command with a CA and the token of this name, if any.
-    pub fn command(&self, token: Option<&str>, words: &[&str]) -> (i32, String, String) {
-        self.command_with(token, "keys/ca.pem", "tollgate", words)
+    pub fn command(&self, token: Option<&str>, args: &[&str]) -> (i32, String, String) {
+        self.command_with(token, "keys/ca.pem", "tollgate", args)
     }
 
     pub fn command_with(
@@ -92,7 +92,7 @@ impl Fleet {
         token: Option<&str>,
         ca: &str,
         name: &str,
-        words: &[&str],
+        args: &[&str],
     ) -> (i32, String, String) {
         let token = token.map(|token| format!("keys/{token}.token"));
         let mut env = vec![
@@ -100,14 +100,14 @@ impl Fleet {
             ("TOLLGATE_TLS_SERVER_NAME", name),
         ];
         env.extend(token.as_deref().map(|token| ("TOLLGATE_TOKEN_FILE", token)));
-        run_with(self.path(), words, &env)
+        run_with(self.path(), args, &env)
     }
 
     /// The HTTP address; `served` has that of the probes instead.
     pub fn url(&self) -> String {
         let line = self
             .served
-            .said
+            .log_lines
             .iter()
             .find(|line| line.contains("listening"));
         let (_, rest) = line
@@ -122,7 +122,7 @@ impl Fleet {
 
     pub fn hits(&self, token: Option<&str>, name: &str, more: &[&str]) -> (i32, String, String) {
         let agents = self.served.agents.to_string();
-        let words = ["hit", "api.search", "acme"];
+        let args = ["hit", "api.search", "acme"];
         let mut env = vec![
             ("TOLLGATE_TLS_CA_FILE", "keys/ca.pem"),
             ("TOLLGATE_TLS_SERVER_NAME", "tollgate"),
@@ -131,7 +131,7 @@ impl Fleet {
         env.extend(token.as_deref().map(|token| ("TOLLGATE_TOKEN_FILE", token)));
         env.push(("TOLLGATE_AGENT_NAME", name));
         env.push(("TOLLGATE_AGGREGATORS", &agents));
-        run_with(self.path(), &[&words[..], more].concat(), &env)
+        run_with(self.path(), &[&args[..], more].concat(), &env)
     }
 
     /// Connections of agents that ended for a reason.

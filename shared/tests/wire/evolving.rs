@@ -263,12 +263,15 @@ fn errors_say_where_what_and_what_was_expected() {
         fault("nonce", &text),
         "byte 2: welcome: nonce: found a value of type Str16, expected one of the field's type"
     );
-    let said = fault("feeds", &text);
+    let error_text = fault("feeds", &text);
     assert!(
-        said.starts_with("byte 2: welcome: feeds: invalid type: string"),
-        "{said}"
+        error_text.starts_with("byte 2: welcome: feeds: invalid type: string"),
+        "{error_text}"
     );
-    assert!(said.len() < 2_000 && !said.contains('\u{1b}'), "{said}");
+    assert!(
+        error_text.len() < 2_000 && !error_text.contains('\u{1b}'),
+        "{error_text}"
+    );
     let error = public_of(&Map(Vec::new()).with("addresses", b"\x82\xa2v4\x21\xa2v6\x40"));
     assert_eq!(
         error.expect_err("33 bits").to_string(),
@@ -301,10 +304,10 @@ fn an_announced_length_takes_no_memory() {
     let deep = [&[0x91; 100_000][..], &[0xc0]].concat();
     let message = welcome.with("later", &deep).message(65);
     let error = FromAggregator::decode(&message).expect_err("too deep");
-    let said = error.to_string();
+    let error_text = error.to_string();
     assert!(
-        said.starts_with("byte 2: welcome: later[0][0]")
-            && said.ends_with("]: depth limit exceeded"),
-        "{said}"
+        error_text.starts_with("byte 2: welcome: later[0][0]")
+            && error_text.ends_with("]: depth limit exceeded"),
+        "{error_text}"
     );
 }

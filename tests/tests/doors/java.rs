@@ -26,9 +26,9 @@ fn java() -> Option<PathBuf> {
 
 fn is_new_enough(place: &Path) -> bool {
     let output = Command::new(place.join("javac")).arg("-version").output();
-    let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let said = said.unwrap_or_default();
-    let version = said
+    let stdout = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let stdout = stdout.unwrap_or_default();
+    let version = stdout
         .strip_prefix("javac ")
         .and_then(|rest| rest.split(['.', '-', '\n']).next());
     let version = version.and_then(|version| version.parse::<u32>().ok());
@@ -71,10 +71,10 @@ pub fn checks_and_example() {
         kit::run(&mut command)
     };
     let agents = &*kit.aggregator.agents;
-    let said = run(&["Check", agents]);
-    assert!(said.contains("all as promised"), "{said}");
-    let said = run(&["Example", agents, "java-example"]);
-    assert!(said.contains("then 429"), "{said}");
+    let output = run(&["Check", agents]);
+    assert!(output.contains("all as promised"), "{output}");
+    let output = run(&["Example", agents, "java-example"]);
+    assert!(output.contains("then 429"), "{output}");
 }
 
 /// Each function is in a comment as in the header, with single blanks only, followed by its Java

@@ -44,10 +44,10 @@ impl Kit {
 pub fn run(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let more = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}:\n{said}\n{more}");
-    said
+    assert!(output.status.success(), "{command:?}:\n{stdout}\n{more}");
+    stdout
 }
 
 /// Whether a program exists and succeeds.

@@ -154,12 +154,12 @@ fn c() {
         let mut run = Command::new(&built);
         run.arg(&kit.aggregator.agents)
             .args((program == "limited").then_some("limited"));
-        let said = kit::run(run.env("LD_LIBRARY_PATH", kit.prefix.join("lib")));
+        let output = kit::run(run.env("LD_LIBRARY_PATH", kit.prefix.join("lib")));
         let expected = match program {
             "check" => "all as promised",
             _ => "then 429\nretry-after: ",
         };
-        assert!(said.contains(expected), "{program}, {link}: {said}");
+        assert!(output.contains(expected), "{program}, {link}: {output}");
     }
 }
 
@@ -195,14 +195,14 @@ fn go() {
             .env("GOPROXY", "off");
         kit::run(&mut go)
     };
-    let said = go(&["test", "-count=1", "-v", "./..."]);
+    let output = go(&["test", "-count=1", "-v", "./..."]);
     assert!(
-        said.contains("--- PASS: TestARefusalHasEverythingForAnAnswer"),
-        "{said}"
+        output.contains("--- PASS: TestARefusalHasEverythingForAnAnswer"),
+        "{output}"
     );
-    assert!(!said.contains("SKIP"), "{said}");
-    let said = go(&["run", "./example", &kit.aggregator.agents, "go-example"]);
-    assert!(said.contains("then 429"), "{said}");
+    assert!(!output.contains("SKIP"), "{output}");
+    let output = go(&["run", "./example", &kit.aggregator.agents, "go-example"]);
+    assert!(output.contains("then 429"), "{output}");
 }
 
 /// Languages that cannot read the header have declarations of their own, which must equal it.

@@ -56,7 +56,7 @@ impl Link {
     }
 
     /// An agent's next request.
-    fn asked(&mut self) -> (AgentPeer, Request) {
+    fn next_request(&mut self) -> (AgentPeer, Request) {
         let begun = Instant::now();
         loop {
             match self.events.try_recv() {
@@ -89,7 +89,7 @@ impl Link {
     fn welcome_from(&mut self, from: [u8; 4]) -> Hitter {
         let address = self.address.clone();
         let hitter = std::thread::spawn(move || Hitter::from(from, &address));
-        let (peer, request) = self.asked();
+        let (peer, request) = self.next_request();
         let Request::Hello { nonce } = request else {
             panic!("{request:?}");
         };
@@ -205,7 +205,7 @@ fn appends_under_way_stop_the_reading_of_their_connection_alone() {
             record: &small,
         });
         loop {
-            match link.asked() {
+            match link.next_request() {
                 (peer, Request::Append { id: found, .. }) if found == id => {
                     let appended = FromAggregator::Appended {
                         id,
@@ -232,7 +232,7 @@ fn appends_under_way_stop_the_reading_of_their_connection_alone() {
     while answered < 40 {
         let (peer, id) = match under_way.pop() {
             Some(one) => one,
-            None => match link.asked() {
+            None => match link.next_request() {
                 (peer, Request::Append { id, .. }) => (peer, id),
                 (_, other) => panic!("{other:?}"),
             },
@@ -292,7 +292,7 @@ fn appends_of_one_address_hold_up_no_other() {
     });
     let mut under_way = Vec::new();
     loop {
-        match link.asked() {
+        match link.next_request() {
             (_, Request::Append { id: 100, .. }) => break,
             (peer, Request::Append { id, .. }) => under_way.push((peer, id)),
             other => panic!("{other:?}"),
@@ -304,7 +304,7 @@ fn appends_of_one_address_hold_up_no_other() {
     while answered < greedy.len() * EACH {
         let (peer, id) = match under_way.pop() {
             Some(one) => one,
-            None => match link.asked() {
+            None => match link.next_request() {
                 (peer, Request::Append { id, .. }) => (peer, id),
                 (_, other) => panic!("{other:?}"),
             },

@@ -74,9 +74,9 @@ async fn the_crates_sockets_talk_to_an_aggregator() {
     sub.subscribe(Topic::CONTROL.as_text()).await.unwrap();
     let feed = format!("tcp://{}", attacked.serving.feed);
     sub.connect(&feed).await.unwrap();
-    let heard = timeout(SOON, sub.recv()).await.unwrap().unwrap().into_vec();
-    assert_eq!(heard[0], Topic::CONTROL.as_bytes()[..]);
-    assert!(Frame::decode(&heard[1]).is_ok());
+    let received = timeout(SOON, sub.recv()).await.unwrap().unwrap().into_vec();
+    assert_eq!(received[0], Topic::CONTROL.as_bytes()[..]);
+    assert!(Frame::decode(&received[1]).is_ok());
     sub.unsubscribe(Topic::CONTROL.as_text()).await.unwrap();
     tokio::task::block_in_place(|| {
         let mut attacked = attacked;
@@ -105,9 +105,9 @@ async fn an_agent_talks_to_the_crates_sockets() {
     let agent = agent.build().unwrap();
     let message = timeout(SOON, router.recv()).await.unwrap().unwrap();
     let mut parts = message.into_vecdeque();
-    let (peer, said) = (parts.pop_front().unwrap(), parts.pop_back().unwrap());
-    let Ok(FromAgent::Hello { nonce, .. }) = FromAgent::decode(&said) else {
-        panic!("{said:?}");
+    let (peer, payload) = (parts.pop_front().unwrap(), parts.pop_back().unwrap());
+    let Ok(FromAgent::Hello { nonce, .. }) = FromAgent::decode(&payload) else {
+        panic!("{payload:?}");
     };
     let mut writer = Writer::new();
     FromAggregator::Welcome {
@@ -123,7 +123,7 @@ async fn an_agent_talks_to_the_crates_sockets() {
     answer.push_back(Bytes::copy_from_slice(writer.as_slice()));
     router.send(answer).await.unwrap();
     // Unreadable frames are counted.
-    let heard = timeout(SOON, async {
+    let received = timeout(SOON, async {
         while agent.stats().frames_refused == 0 {
             let topic = Bytes::copy_from_slice(Topic::CONTROL.as_bytes());
             let mut frame = ZmqMessage::from(topic);
@@ -132,7 +132,7 @@ async fn an_agent_talks_to_the_crates_sockets() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });
-    heard.await.expect("a frame of the crate is heard");
+    received.await.expect("a frame of the crate is heard");
     assert_eq!(agent.stats().connections_ended, 0);
 }
 

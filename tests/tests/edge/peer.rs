@@ -123,9 +123,9 @@ impl Peer {
         }
     }
 
-    pub fn send_message(&mut self, said: &FromAgent<'_>) {
+    pub fn send_message(&mut self, content: &FromAgent<'_>) {
         let mut writer = Writer::new();
-        said.encode(&mut writer);
+        content.encode(&mut writer);
         self.send(&message(&[writer.as_slice()]));
     }
 

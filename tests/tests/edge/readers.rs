@@ -116,8 +116,8 @@ fn a_subscriber_that_does_not_read_costs_bounded_memory() {
     feed.until("nothing waits", || feed.edge.queued.get() == 0);
     assert_eq!(feed.edge.feed.open.load(Ordering::Relaxed), 1);
     drop(feed);
-    let heard = honest.join().unwrap() as u64;
-    assert!(published <= heard, "{heard} of {published}");
+    let received = honest.join().unwrap() as u64;
+    assert!(published <= received, "{received} of {published}");
 }
 
 #[test]

@@ -99,15 +99,17 @@ fn a_peer_that_does_not_read_is_not_read_either() {
     attacked.has_grown_at_most(1 << 20);
     attacked.denials_arrive();
     // The log names the peer, what was found, and what is allowed.
-    let said = attacked.serving.stop();
-    let line = said.iter().find(|line| line.contains("ended a connection"));
-    let line = line.unwrap_or_else(|| panic!("{said:?}"));
-    for told in [
+    let lines = attacked.serving.stop();
+    let line = lines
+        .iter()
+        .find(|line| line.contains("ended a connection"));
+    let line = line.unwrap_or_else(|| panic!("{lines:?}"));
+    for expected in [
         "address=127.0.0.1:",
         "agent=\"deaf\"",
         "reason=\"stalled\"",
         "bytes wait for it, expected the peer to read some within 2s",
     ] {
-        assert!(line.contains(told), "no {told} in {line}");
+        assert!(line.contains(expected), "no {expected} in {line}");
     }
 }

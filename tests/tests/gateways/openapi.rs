@@ -36,8 +36,8 @@ fn schemathesis() -> Command {
 }
 
 fn is_there() -> bool {
-    let asked = schemathesis().arg("--version").output();
-    asked.is_ok_and(|output| output.status.success())
+    let version = schemathesis().arg("--version").output();
+    version.is_ok_and(|output| output.status.success())
 }
 
 pub fn trial(is_required: bool) -> Trial {
@@ -57,15 +57,15 @@ fn answers_match_the_openapi_document() {
     std::fs::create_dir_all(&dir).expect("a directory");
     let aggregator = Serving::start(&dir, LIMITS, 2);
     let gateway = format!("127.0.0.1:{}", free_port());
-    let mut asked = binary::tollgate();
-    asked.args([
+    let mut gateway_command = binary::tollgate();
+    gateway_command.args([
         "gateway",
         "--listen",
         &gateway,
         "--aggregator",
         &aggregator.agents,
     ]);
-    let _gateway = start(&mut asked);
+    let _gateway = start(&mut gateway_command);
     let health = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let began = Instant::now();
     while call(&gateway, health).is_none_or(|(status, _)| status != 200) {
@@ -80,10 +80,10 @@ fn answers_match_the_openapi_document() {
     });
     for (name, child) in running {
         let output = child.wait_with_output().expect("it ends");
-        let said = String::from_utf8_lossy(&output.stdout);
+        let stdout = String::from_utf8_lossy(&output.stdout);
         // Without any test there is no such line.
-        let is_checked = said.contains("Test cases:") && !said.contains(" 0 generated");
-        assert!(output.status.success() && is_checked, "{name}:\n{said}");
+        let is_checked = stdout.contains("Test cases:") && !stdout.contains(" 0 generated");
+        assert!(output.status.success() && is_checked, "{name}:\n{stdout}");
     }
     let _ = std::fs::remove_dir_all(&dir);
 }

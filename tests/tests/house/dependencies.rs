@@ -84,8 +84,8 @@ pub(super) fn crates() -> Vec<Value> {
         .current_dir(root())
         .output()
         .expect("cargo");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cargo metadata: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo metadata: {stderr}");
     let mut metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     serde_json::from_value(metadata["packages"].take()).expect("a list of crates")
 }

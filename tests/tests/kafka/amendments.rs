@@ -34,10 +34,10 @@ fn causes(fleet: &[&Aggregator], domain: &str) -> Option<Vec<String>> {
         let cause = |denial: &Value| denial["cause"].as_str().map(str::to_owned);
         Some(denials.iter().filter_map(cause).collect::<Vec<_>>())
     };
-    let mut said: Vec<_> = fleet.iter().map(of).collect::<Option<_>>()?;
-    said.dedup();
-    let one = said.pop();
-    one.filter(|_| said.is_empty())
+    let mut causes: Vec<_> = fleet.iter().map(of).collect::<Option<_>>()?;
+    causes.dedup();
+    let one = causes.pop();
+    one.filter(|_| causes.is_empty())
 }
 
 pub fn an_operator_may_ask_any_aggregator_of_a_fleet(kafka: &LocalKafka) {
@@ -109,10 +109,13 @@ pub fn an_operator_may_ask_any_aggregator_of_a_fleet(kafka: &LocalKafka) {
     assert_eq!(code, Some(0), "{text}");
     let report: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(report["equal"], true, "{report}");
-    let told = report["amendments"].as_array().expect("a list");
-    let everywhere = |told: &&Value| {
-        let act = told["amendment"].as_str().unwrap_or_default();
+    let amendments = report["amendments"].as_array().expect("a list");
+    let everywhere = |amendments: &&Value| {
+        let act = amendments["amendment"].as_str().unwrap_or_default();
         act.starts_with("ban * mallory until 2")
     };
-    assert!(told.iter().any(|told| everywhere(&told)), "{told:?}");
+    assert!(
+        amendments.iter().any(|amendments| everywhere(&amendments)),
+        "{amendments:?}"
+    );
 }

@@ -156,8 +156,8 @@ pub fn foreign_records_become_dead_letters_and_stop_nothing(kafka: &LocalKafka) 
     }
     assert!(one.is_ready());
     kept_aside(kafka, &prefix);
-    let said = one.output().join("\n");
-    assert_eq!(said.matches("a record is refused").count(), 6, "{said}");
+    let lines = one.output().join("\n");
+    assert_eq!(lines.matches("a record is refused").count(), 6, "{lines}");
     a_flood_of_garbage_is_bounded(kafka, &prefix, &one);
 }
 
@@ -196,13 +196,13 @@ fn a_flood_of_garbage_is_bounded(kafka: &LocalKafka, prefix: &str, one: &Aggrega
     until("all of it is met", || {
         metric(one, "tollgate_records_undecodable_total ") == FLOOD + 3
     });
-    let aside = || metric(one, "tollgate_records_aside_total ");
+    let dead_letters = || metric(one, "tollgate_records_aside_total ");
     let dropped = || metric(one, "tollgate_records_aside_dropped_total ");
     until("each is kept or counted", || {
-        aside() + dropped() == FLOOD + 6
+        dead_letters() + dropped() == FLOOD + 6
     });
-    assert!(FLOOD / 2 < dropped(), "{} were kept", aside());
-    assert!(6 < aside());
+    assert!(FLOOD / 2 < dropped(), "{} were kept", dead_letters());
+    assert!(6 < dead_letters());
     let ruled = digest(one, PARTITION);
     assert!(before + FLOOD <= ruled, "from {before} to {ruled}");
     until("it is ruled on", || ruled < digest(one, PARTITION));

@@ -143,11 +143,11 @@ fn consume(kafka: &LocalKafka, topic: &str) -> Vec<i64> {
 }
 
 fn offset_at(consumer: &BaseConsumer, topic: &str, asked_ms: i64) -> Offset {
-    let mut asked = TopicPartitionList::new();
-    asked
+    let mut wanted = TopicPartitionList::new();
+    wanted
         .add_partition_offset(topic, 0, Offset::Offset(asked_ms))
         .unwrap();
-    let found = consumer.offsets_for_times(asked, WITHIN).unwrap();
+    let found = consumer.offsets_for_times(wanted, WITHIN).unwrap();
     found.find_partition(topic, 0).unwrap().offset()
 }
 

@@ -122,8 +122,8 @@ async fn take_one_each(agents: &[Agent]) -> Vec<Hold> {
         holds.push(agent.copies("sandbox").reserve(&domain, 1).expect("room"));
     }
     for hold in &holds {
-        let word = tokio::time::timeout(SOON, hold.confirmed()).await;
-        assert_eq!(word.expect("a verdict"), Confirmation::Confirmed);
+        let verdict = tokio::time::timeout(SOON, hold.confirmed()).await;
+        assert_eq!(verdict.expect("a verdict"), Confirmation::Confirmed);
     }
     holds
 }

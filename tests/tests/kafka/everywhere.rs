@@ -21,8 +21,8 @@ pub fn ask(of: &Aggregator, args: &[&str]) -> (Option<i32>, Vec<Value>, String) 
     let lines = lines
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.code(), lines.collect(), said)
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), lines.collect(), stderr)
 }
 
 /// The domains that an aggregator lists for a query; `None` unless the whole fleet answered.
@@ -57,25 +57,28 @@ pub fn any_aggregator_answers_for_the_fleet_and_names_silent_ones(kafka: &LocalK
             }
         });
         for domain in &domains {
-            let (code, lines, said) = ask(of, &["pairs", "show", "search", domain]);
-            assert_eq!(code, Some(0), "{said}");
+            let (code, lines, stderr) = ask(of, &["pairs", "show", "search", domain]);
+            assert_eq!(code, Some(0), "{stderr}");
             assert_eq!(lines[0]["known"], true, "{lines:?}");
             assert_eq!(lines[0]["partitions_missing"], serde_json::json!([]));
         }
-        let (code, _, said) = ask(of, &["holds"]);
-        assert_eq!(code, Some(0), "{said}");
+        let (code, _, stderr) = ask(of, &["holds"]);
+        assert_eq!(code, Some(0), "{stderr}");
     }
 
     // Killed, but not missed yet: its partitions are named. Later the other has taken over.
     let of_two: Vec<u32> = two.rules().into_keys().collect();
     assert_eq!(of_two.len(), PARTITIONS as usize / 2);
     drop(two.kill());
-    let (code, _, said) = ask(&one, &["top"]);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains(&format!("{of_two:?}")), "{of_two:?}: {said}");
+    let (code, _, stderr) = ask(&one, &["top"]);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(
+        stderr.contains(&format!("{of_two:?}")),
+        "{of_two:?}: {stderr}"
+    );
     await_whole(&[&one]);
-    let (code, _, said) = ask(&one, &["top"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, _, stderr) = ask(&one, &["top"]);
+    assert_eq!(code, Some(0), "{stderr}");
 }
 
 /// Hits each domain far more often than allowed, before any denial can arrive.

@@ -38,7 +38,7 @@ pub fn clients_without_a_broker_find_kafka_again(_: &LocalKafka) {
     await_refused(&rate, "before", &all);
 
     // Not every such answer makes a client forget all brokers: it must come at a bad moment.
-    let anew = "a kafka client had lost every broker";
+    let reconnected = "a kafka client had lost every broker";
     let lost = (0..ROUNDS).any(|round| {
         for _ in 0..CUTS.0 {
             proxy.fence();
@@ -46,7 +46,10 @@ pub fn clients_without_a_broker_find_kafka_again(_: &LocalKafka) {
         }
         println!("{} answers named no broker so far", proxy.unfence());
         await_refused(&rate, &format!("after-{round}"), &all);
-        aggregator.output().iter().any(|line| line.contains(anew))
+        aggregator
+            .output()
+            .iter()
+            .any(|line| line.contains(reconnected))
     });
     assert!(lost, "nobody lost it: {}", aggregator.output().join("\n"));
 

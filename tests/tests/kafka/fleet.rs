@@ -295,15 +295,15 @@ pub fn partitions_move_when_an_aggregator_comes_and_when_it_goes(kafka: &LocalKa
             .all(|partition| !of_second.contains_key(partition))
     );
 
-    let said = first.stop().join("\n");
+    let lines = first.stop().join("\n");
     assert_eq!(
-        said.matches(" revoked").count(),
+        lines.matches(" revoked").count(),
         4,
-        "given to the second: {said}"
+        "given to the second: {lines}"
     );
     let took = await_whole(&[&second]);
-    let restored = |said: &[String]| {
-        let restored = said.iter().filter(|line| line.contains("catching up"));
+    let restored = |lines: &[String]| {
+        let restored = lines.iter().filter(|line| line.contains("catching up"));
         restored.count()
     };
     assert_eq!(restored(second.output()), PARTITIONS as usize);

@@ -36,8 +36,8 @@ fn delete_all(kafka: &LocalKafka, topic: &str) -> i64 {
 
 pub fn records_lost_to_retention_are_reported_and_ruling_goes_on(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("gap"));
-    let (code, said) = command(kafka, &prefix, &["topics", "create"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = command(kafka, &prefix, &["topics", "create"]);
+    assert_eq!(code, Some(0), "{output}");
     let start = |name| Aggregator::start(dir.path(), kafka, &prefix, name, false);
     let first = start("agg-1");
     await_whole(&[&first]);

@@ -83,12 +83,12 @@ struct Report {
 }
 
 impl Report {
-    fn note(&mut self, said: &[String]) {
-        let count = |text: &str| said.iter().filter(|line| line.contains(text)).count();
+    fn note(&mut self, lines: &[String]) {
+        let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
         self.assigned += count(" assigned");
         self.revoked += count(" revoked");
         self.restored += count("restored from a snapshot");
-        for line in said.iter().filter(|line| line.contains("ERROR")) {
+        for line in lines.iter().filter(|line| line.contains("ERROR")) {
             println!("{line}");
         }
     }
@@ -150,14 +150,14 @@ pub fn kills_leave_the_state_of_an_uninterrupted_twin(_shared: &LocalKafka) {
         match fleet[slot].take() {
             Some(aggregator) => {
                 let killed = random.below(6) != 0;
-                let said = if killed {
+                let lines = if killed {
                     aggregator.kill()
                 } else {
                     aggregator.stop()
                 };
                 report.kills += u64::from(killed);
                 report.stops += u64::from(!killed);
-                report.note(&said);
+                report.note(&lines);
                 // Either the others take over, or this one is back before it is missed.
                 if random.below(3) == 0 && fleet.iter().any(Option::is_some) {
                     let begun = Instant::now();

@@ -35,10 +35,10 @@ pub fn limits_of_many_domains_are_rows_beside_every_document(kafka: &LocalKafka)
         command(kafka, &prefix, &[&["limits"], args, &more].concat())
     };
     let version = |args: &[&str]| {
-        let (code, said) = run(args);
-        assert_eq!(code, Some(0), "{said}");
-        let said: Value = serde_json::from_str(&said).expect("JSON");
-        said["version"].as_u64().expect("a version")
+        let (code, output) = run(args);
+        assert_eq!(code, Some(0), "{output}");
+        let output: Value = serde_json::from_str(&output).expect("JSON");
+        output["version"].as_u64().expect("a version")
     };
     let first = version(&["push", &path("limits.toml")]);
 
@@ -93,9 +93,9 @@ pub fn a_document_that_is_too_long_is_refused_with_advice(kafka: &LocalKafka) {
     std::fs::write(&long, LIMITS.to_owned() + &"#".repeat(DOCUMENT_BYTES_MAX)).expect("written");
     let long = long.display().to_string();
     let push = ["limits", "push", &long, "--reason", "test"];
-    let (code, said) = command(kafka, &prefix, &push);
-    assert_eq!(code, Some(65), "{said}");
+    let (code, output) = command(kafka, &prefix, &push);
+    assert_eq!(code, Some(65), "{output}");
     for part in ["expected at most 524288", "limits import"] {
-        assert!(said.contains(part), "{said}");
+        assert!(output.contains(part), "{output}");
     }
 }

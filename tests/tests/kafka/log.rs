@@ -109,12 +109,12 @@ pub fn missing_topics_are_made_and_unfit_ones_refused(kafka: &LocalKafka) {
         create(kafka, &topic, partitions, properties);
         let fault = kafka::check(&config(kafka.bootstrap(), prefix), kafka::Missing::Create)
             .expect_err("unfit");
-        let said = fault.to_string();
-        assert!(said.contains(&topic), "{said}");
+        let text = fault.to_string();
+        assert!(text.contains(&topic), "{text}");
         let KafkaFault::Unfit { setting, .. } = fault else {
-            panic!("{said}");
+            panic!("{text}");
         };
-        assert_eq!(setting, wrong, "{said}");
+        assert_eq!(setting, wrong, "{text}");
     }
 }
 
@@ -169,11 +169,11 @@ pub fn a_broker_that_returns_is_reported_once(_shared: &LocalKafka) {
     );
 
     let _broker = LocalKafka::start_in(dir.path(), address.port()).expect("the broker again");
-    let said = open.find(|event| match event {
+    let reason = open.find(|event| match event {
         LogEvent::Down { .. } | LogEvent::Up => Some(event.clone()),
         _ => None,
     });
-    assert_eq!(said, LogEvent::Up);
+    assert_eq!(reason, LogEvent::Up);
     let appended = open.append(Ticket(3)).expect("appended again");
     let mut read = Vec::new();
     while read.last() != Some(&appended) {

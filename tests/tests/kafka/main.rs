@@ -9,7 +9,6 @@ use tollgate_tests::{kafka, trials};
 
 mod acls;
 mod amendments;
-mod anew;
 mod bad;
 mod broker;
 mod copies;
@@ -25,17 +24,13 @@ mod limits;
 mod log;
 mod pairs;
 mod public_key;
+mod recreated;
 mod rights;
 mod roles;
 mod state;
 mod topics;
 
 use amendments::an_operator_may_ask_any_aggregator_of_a_fleet;
-use anew::{
-    a_deleted_topic_is_named_and_a_recreated_one_ruled,
-    a_document_above_a_topics_bound_is_refused_with_both_lengths,
-    recreated_members_are_read_and_limits_change_nothing,
-};
 use bad::foreign_records_become_dead_letters_and_stop_nothing;
 use broker::{a_broker_is_gone_once_dropped, records_are_stamped_and_found_by_their_append_time};
 use copies::{
@@ -62,6 +57,11 @@ use log::{
 };
 use pairs::either_of_two_groups_may_be_killed_without_extra_calls;
 use public_key::no_writer_of_hits_can_stop_a_partition;
+use recreated::{
+    a_deleted_topic_is_named_and_a_recreated_one_ruled,
+    a_document_above_a_topics_bound_is_refused_with_both_lengths,
+    recreated_members_are_read_and_limits_change_nothing,
+};
 use rights::a_missing_right_is_named_with_its_topic_and_operation;
 use roles::{a_wrong_password_is_reported, each_role_needs_exactly_the_documented_rights};
 use state::{hourly_snapshots_stay_where_configured, snapshots_are_read_whole_or_skipped};

@@ -159,9 +159,10 @@ fn of_one_fleet(kafka: &LocalKafka) -> Looks {
     // The second group begins with the first group's snapshots. It may use the same names.
     let mut second = start("b", "agg");
     await_whole(&[&second]);
-    let restored = |said: &[String]| {
+    let restored = |lines: &[String]| {
         let of_first = |line: &&String| line.contains("restored from a snapshot");
-        said.iter()
+        lines
+            .iter()
             .filter(of_first)
             .any(|line| line.contains("group=a"))
     };

@@ -28,21 +28,21 @@ fn allow(kafka: &LocalKafka, resource: (i8, &str), operation: i8) {
 }
 
 pub fn a_missing_right_is_named_with_its_topic_and_operation(kafka: &LocalKafka) {
-    for (word, operation, name) in [
+    for (suffix, operation, name) in [
         ("state", DESCRIBE_CONFIGS, "DescribeConfigs"),
         ("members", DESCRIBE, "Describe"),
     ] {
         let prefix = kafka.fresh_name("rights");
-        let (code, said) = command(kafka, &prefix, &["topics", "create"]);
-        assert_eq!(code, Some(0), "{said}");
-        let topic = format!("{prefix}.{word}");
+        let (code, output) = command(kafka, &prefix, &["topics", "create"]);
+        assert_eq!(code, Some(0), "{output}");
+        let topic = format!("{prefix}.{suffix}");
         forbid(kafka, (TOPIC, &topic), operation);
         until("the broker knows", || {
             command(kafka, &prefix, &["topics", "check"]).0 != Some(0)
         });
-        let (code, said) = command(kafka, &prefix, &["topics", "check"]);
-        assert_eq!(code, Some(77), "{said}");
-        assert!(said.contains(&format!("`{topic}`: {name}: ")), "{said}");
+        let (code, output) = command(kafka, &prefix, &["topics", "check"]);
+        assert_eq!(code, Some(77), "{output}");
+        assert!(output.contains(&format!("`{topic}`: {name}: ")), "{output}");
     }
     an_aggregator_names_a_missing_right_and_resumes_with_it(kafka);
     a_group_that_may_not_be_joined_is_named(kafka);
@@ -51,8 +51,8 @@ pub fn a_missing_right_is_named_with_its_topic_and_operation(kafka: &LocalKafka)
 fn an_aggregator_names_a_missing_right_and_resumes_with_it(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("rights"));
     // A missing right to keep dead letters is no reason to stop.
-    let (code, said) = command(kafka, &prefix, &["topics", "create"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = command(kafka, &prefix, &["topics", "create"]);
+    assert_eq!(code, Some(0), "{output}");
     forbid(kafka, (TOPIC, &format!("{prefix}.aside")), WRITE);
     let mut one = Aggregator::start(dir.path(), kafka, &prefix, "agg-1", false);
     await_whole(&[&one]);
@@ -60,8 +60,8 @@ fn an_aggregator_names_a_missing_right_and_resumes_with_it(kafka: &LocalKafka) {
     until("it is counted", || {
         metric(&one, "tollgate_records_aside_dropped_total ") == 1
     });
-    for (word, operation, name) in [("hits", WRITE, "Write"), ("hits", READ, "Read")] {
-        let topic = format!("{prefix}.{word}");
+    for (suffix, operation, name) in [("hits", WRITE, "Write"), ("hits", READ, "Read")] {
+        let topic = format!("{prefix}.{suffix}");
         forbid(kafka, (TOPIC, &topic), operation);
         let line = one.line_with("the log accepts nothing");
         assert!(line.contains(&format!("`{topic}`: {name}: ")), "{line}");

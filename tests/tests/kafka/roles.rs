@@ -169,17 +169,17 @@ impl Stage {
         }
         let output = command.output().expect("runs");
         let text = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&text).into_owned();
-        (output.status.code(), said)
+        let printed = String::from_utf8_lossy(&text).into_owned();
+        (output.status.code(), printed)
     }
 
     /// Asserts that the command ends with 77 and names the right.
     fn refuses(&self, user: &str, args: &[&str], (operation, word): Right) {
-        let (code, said) = self.run(user, args);
-        assert_eq!(code, Some(77), "{user}: {args:?}: {said}");
-        let names = |operation| said.contains(&format!("`{}`: {operation}: ", topic(word)));
+        let (code, printed) = self.run(user, args);
+        assert_eq!(code, Some(77), "{user}: {args:?}: {printed}");
+        let names = |operation| printed.contains(&format!("`{}`: {operation}: ", topic(word)));
         // A user without any right on a topic does not see it, and the command reports that first.
-        assert!(names(operation) || names("Describe"), "{user}: {said}");
+        assert!(names(operation) || names("Describe"), "{user}: {printed}");
     }
 
     /// Configures an aggregator of a user, in a group of its own.
@@ -215,24 +215,24 @@ fn together(tasks: Vec<Box<dyn FnOnce() + Send + '_>>) {
 pub fn each_role_needs_exactly_the_documented_rights(_: &LocalKafka) {
     let stage = Stage::shared();
     topics_are_created_with_the_right_to_create(stage);
-    let mut given: Vec<Acl> = Vec::new();
+    let mut granted: Vec<Acl> = Vec::new();
     for (role, name) in ROLES {
         let rights = rights_of(role);
-        given.extend(rights.iter().map(|right| on_topic(name, *right)));
+        granted.extend(rights.iter().map(|right| on_topic(name, *right)));
         for lacked in &rights {
             let rest = rights.iter().filter(|right| *right != lacked);
-            given.extend(rest.map(|right| on_topic(&without(name, *lacked), *right)));
-            given.extend((name == "aggregator").then(|| on_groups(&without(name, *lacked))));
+            granted.extend(rest.map(|right| on_topic(&without(name, *lacked), *right)));
+            granted.extend((name == "aggregator").then(|| on_groups(&without(name, *lacked))));
         }
     }
     let rights = rights_of("aggregator");
-    given.extend(
+    granted.extend(
         rights
             .iter()
             .map(|right| on_topic("aggregator-group", *right)),
     );
-    given.push(on_groups("aggregator"));
-    acls::make(&stage.open, &given);
+    granted.push(on_groups("aggregator"));
+    acls::make(&stage.open, &granted);
     until("the broker knows", || {
         stage.run("operator", &["topics", "check"]).0 == Some(0)
     });
@@ -253,17 +253,20 @@ fn topics_are_created_with_the_right_to_create(stage: &Stage) {
     let needed = [CREATE, DESCRIBE, DESCRIBE_CONFIGS];
     for (user, lacked) in MAKERS {
         let rights = needed.into_iter().filter(|right| Some(*right) != lacked);
-        let given: Vec<Acl> = rights.map(|right| on_prefix(user, right)).collect();
-        acls::make(&stage.open, &given);
+        let granted: Vec<Acl> = rights.map(|right| on_prefix(user, right)).collect();
+        acls::make(&stage.open, &granted);
     }
     for (user, lacked) in MAKERS {
-        let (code, said) = stage.run(user, &["topics", "create"]);
+        let (code, printed) = stage.run(user, &["topics", "create"]);
         match user.split_once('-') {
             Some((_, name)) => {
-                assert_eq!((code, lacked.is_some()), (Some(77), true), "{said}");
-                assert!(said.contains(&format!(": {name}: ")), "{user}: {said}");
+                assert_eq!((code, lacked.is_some()), (Some(77), true), "{printed}");
+                assert!(
+                    printed.contains(&format!(": {name}: ")),
+                    "{user}: {printed}"
+                );
             }
-            None => assert_eq!(code, Some(0), "{said}"),
+            None => assert_eq!(code, Some(0), "{printed}"),
         }
     }
 }
@@ -275,8 +278,8 @@ fn commands_name_the_missing_right(stage: &Stage) {
         ("operator", &["limits", "list"]),
         ("auditor", &["audit"]),
     ] {
-        let (code, said) = stage.run(user, args);
-        assert_eq!(code, Some(0), "{args:?}: {said}");
+        let (code, printed) = stage.run(user, args);
+        assert_eq!(code, Some(0), "{args:?}: {printed}");
     }
     let mut tasks: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
     // A user who may write to no topic at all is refused as a producer: that error names no topic yet.
@@ -302,17 +305,20 @@ fn agents_hit_by_their_rights(stage: &Stage, aggregator: &str) {
     let to_it = ["--aggregator", aggregator];
     let hit = ["hit", "search", "acme", "-n", "60"];
     // A client that knows only Kafka finds this aggregator in the topic of members.
-    let (code, said) = stage.run("alone", &hit);
-    assert_eq!(code, Some(1), "{said}");
-    let (code, said) = stage.run("told", &[&hit[..], &to_it].concat());
-    assert_eq!(code, Some(1), "{said}");
+    let (code, printed) = stage.run("alone", &hit);
+    assert_eq!(code, Some(1), "{printed}");
+    let (code, printed) = stage.run("told", &[&hit[..], &to_it].concat());
+    assert_eq!(code, Some(1), "{printed}");
     for right in rights_of("agent with only Kafka's address") {
         // A client that may not write still receives denials; one that finds no aggregator ends with 69.
-        let (code, said) = stage.run(&without("alone", right), &hit);
+        let (code, printed) = stage.run(&without("alone", right), &hit);
         let (operation, word) = right;
-        assert!(matches!(code, Some(1 | 69)), "{said}");
-        assert!(said.contains(&format!("`{}`: ", topic(word))), "{said}");
-        assert!(said.contains(operation), "{said}");
+        assert!(matches!(code, Some(1 | 69)), "{printed}");
+        assert!(
+            printed.contains(&format!("`{}`: ", topic(word))),
+            "{printed}"
+        );
+        assert!(printed.contains(operation), "{printed}");
     }
 }
 
@@ -391,14 +397,20 @@ pub fn a_wrong_password_is_reported(_: &LocalKafka) {
     let wrong = "nobody-knows-this-one";
     stage.introduce(wrong, "at-all");
     let said_of = |args: &[&str]| {
-        let (code, said) = stage.run(wrong, args);
-        assert_eq!(code, Some(77), "{args:?}: {said}");
-        assert!(said.contains("Authentication failed"), "{args:?}: {said}");
+        let (code, printed) = stage.run(wrong, args);
+        assert_eq!(code, Some(77), "{args:?}: {printed}");
         assert!(
-            said.contains("expected security.protocol, sasl.mechanism"),
-            "{said}"
+            printed.contains("Authentication failed"),
+            "{args:?}: {printed}"
         );
-        assert!(!said.contains("at-all"), "no password is told: {said}");
+        assert!(
+            printed.contains("expected security.protocol, sasl.mechanism"),
+            "{printed}"
+        );
+        assert!(
+            !printed.contains("at-all"),
+            "no password is told: {printed}"
+        );
     };
     let (config, any) = (stage.configure(wrong), "127.0.0.1:0");
     said_of(&["topics", "check"]);
@@ -406,15 +418,15 @@ pub fn a_wrong_password_is_reported(_: &LocalKafka) {
     said_of(&["audit"]);
     let serve = ["serve", "--config", &config, "--http", any];
     said_of(&[&serve[..], &["--agents", any, "--feed", any]].concat());
-    let (code, said) = stage.run(wrong, &["hit", "search", "acme"]);
-    assert_eq!(code, Some(69), "{said}");
-    assert!(said.contains("Authentication failed"), "{said}");
+    let (code, printed) = stage.run(wrong, &["hit", "search", "acme"]);
+    assert_eq!(code, Some(69), "{printed}");
+    assert!(printed.contains("Authentication failed"), "{printed}");
     // The ordinary build has no TLS, and names the build that has.
     let tls = stage.properties("tls");
     std::fs::write(&tls, "security.protocol = SASL_SSL\n").expect("written");
-    let (code, said) = stage.run("tls", &["topics", "check"]);
+    let (code, printed) = stage.run("tls", &["topics", "check"]);
     if code != Some(69) {
-        assert_eq!(code, Some(78), "{said}");
-        assert!(said.contains("the feature kafka-ssl"), "{said}");
+        assert_eq!(code, Some(78), "{printed}");
+        assert!(printed.contains("the feature kafka-ssl"), "{printed}");
     }
 }

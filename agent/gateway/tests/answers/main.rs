@@ -124,7 +124,7 @@ async fn a_web_server_learns_whether_to_refuse_and_with_what() {
 #[tokio::test]
 async fn older_headers_are_sent_where_configured() {
     let path = "/v1/authorize/api.search";
-    for (legacy_headers, told) in [(false, false), (true, true)] {
+    for (legacy_headers, expects_older) in [(false, false), (true, true)] {
         let running = Running::start_with(Settings {
             legacy_headers,
             ..Settings::default()
@@ -142,7 +142,7 @@ async fn older_headers_are_sent_where_configured() {
             let lines = answer.lines();
             let older = lines.filter_map(|line| line.strip_prefix("x-ratelimit-"));
             let older = older.collect::<Vec<_>>().join(" ");
-            assert_eq!(older, if told { fields } else { "" }, "{answer}");
+            assert_eq!(older, if expects_older { fields } else { "" }, "{answer}");
         }
         running.end().await;
     }
@@ -403,8 +403,8 @@ async fn pages_in_a_browser_are_not_answered() {
     let metrics = "GET /metrics HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n";
     assert_eq!(status(&gateway.ask(metrics).await), "421");
     // A web server passes on its client's host and origin.
-    let asked = "GET /v1/authorize/api.search HTTP/1.1\r\nhost: shop.example\r\norigin: https://shop.example\r\nx-tenant: acme\r\nconnection: close\r\n\r\n";
-    assert_eq!(status(&gateway.ask(asked).await), "200");
+    let page_request = "GET /v1/authorize/api.search HTTP/1.1\r\nhost: shop.example\r\norigin: https://shop.example\r\nx-tenant: acme\r\nconnection: close\r\n\r\n";
+    assert_eq!(status(&gateway.ask(page_request).await), "200");
     assert_eq!(gateway.kit.recorded().len(), 3);
     gateway.end().await;
 }

@@ -84,8 +84,8 @@ async fn large_headers_of_unfinished_requests_take_bounded_memory() {
     }
     let first = begun.join_next().await.expect("one").expect("it ends");
     assert_ne!(first.code(), Code::DeadlineExceeded, "{first:?}");
-    let asked = [named("api.search", "acme", None)];
-    let answer = running.ask("edge", &asked).await;
+    let descriptors = [named("api.search", "acme", None)];
+    let answer = running.ask("edge", &descriptors).await;
     assert_eq!(answer.overall_code, 1);
     begun.shutdown().await;
     running.end().await;

@@ -178,7 +178,7 @@ async fn reflection_lists_the_services_and_their_messages() {
         message_request: Some(request),
     };
     let of = |symbol: &str| MessageRequest::FileContainingSymbol(symbol.to_owned());
-    let asked = tokio_stream::iter([
+    let requests = tokio_stream::iter([
         ask(MessageRequest::ListServices(String::new())),
         ask(of("kuadrant.service.ratelimit.v1.RateLimitService")),
         ask(of("envoy.service.auth.v3.CheckRequest")),
@@ -187,7 +187,7 @@ async fn reflection_lists_the_services_and_their_messages() {
         )),
     ]);
     let mut answers = client
-        .server_reflection_info(asked)
+        .server_reflection_info(requests)
         .await
         .expect("answers")
         .into_inner();

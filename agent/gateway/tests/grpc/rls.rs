@@ -39,8 +39,8 @@ fn hits(running: &Running) -> Vec<(String, String, u32)> {
 #[tokio::test]
 async fn a_refusal_has_all_that_a_client_needs() {
     let running = Running::start().await;
-    let asked = [named("api.search", "acme", None)];
-    let allowed = running.ask("edge", &asked).await;
+    let descriptors = [named("api.search", "acme", None)];
+    let allowed = running.ask("edge", &descriptors).await;
     assert_eq!(allowed.overall_code, OK);
     assert_eq!(codes(&allowed), [OK]);
     let status = &allowed.statuses[0];
@@ -48,7 +48,7 @@ async fn a_refusal_has_all_that_a_client_needs() {
     running
         .kit
         .deny("api.search", "acme", Duration::from_millis(4_100));
-    let refused = running.ask("edge", &asked).await;
+    let refused = running.ask("edge", &descriptors).await;
     assert_eq!((refused.overall_code, codes(&refused)), (OVER, vec![OVER]));
     assert_eq!(header(&refused, "retry-after"), Some("5"));
     assert_eq!(
@@ -80,12 +80,12 @@ async fn older_headers_are_sent_where_configured() {
         .kit
         .deny("api.search", "denied", Duration::from_secs(5));
     for (domain, expected) in [("near", ["50", "6", "60"]), ("denied", ["1", "0", "5"])] {
-        let asked = [named("api.search", domain, None)];
-        let answer = running.ask("edge", &asked).await;
+        let descriptors = [named("api.search", domain, None)];
+        let answer = running.ask("edge", &descriptors).await;
         let fields = ["limit", "remaining", "reset"].map(|name| format!("x-ratelimit-{name}"));
-        let told = fields.map(|name| header(&answer, &name).map(str::to_owned));
+        let older = fields.map(|name| header(&answer, &name).map(str::to_owned));
         assert_eq!(
-            told,
+            older,
             expected.map(|value| Some(value.to_owned())),
             "{domain}"
         );
@@ -98,11 +98,11 @@ async fn the_remainder_is_shown_only_where_it_is_known() {
     let running = Running::start().await;
     let near = Duration::from_secs(60);
     running.kit.near("api.search", "acme", 7, 50, near);
-    let asked = [
+    let descriptors = [
         named("api.search", "acme", None),
         named("api.search", "other", None),
     ];
-    let answer = running.ask("edge", &asked).await;
+    let answer = running.ask("edge", &descriptors).await;
     assert_eq!((answer.overall_code, codes(&answer)), (OK, vec![OK, OK]));
     let status = &answer.statuses[0];
     let limit = status.current_limit.as_ref().expect("a limit");
@@ -123,18 +123,18 @@ async fn of_several_descriptors_all_count_or_none() {
     running
         .kit
         .deny("llm.tokens", "acme", Duration::from_secs(5));
-    let asked = [
+    let descriptors = [
         named("api.search", "acme", None),
         named("llm.tokens", "acme", Some(1_250)),
     ];
-    let refused = running.ask("edge", &asked).await;
+    let refused = running.ask("edge", &descriptors).await;
     assert_eq!(
         (refused.overall_code, codes(&refused)),
         (OVER, vec![OK, OVER])
     );
     assert_eq!(hits(&running), []);
     running.kit.lift("llm.tokens", "acme");
-    let allowed = running.ask("edge", &asked).await;
+    let allowed = running.ask("edge", &descriptors).await;
     assert_eq!(allowed.overall_code, OK);
     let expected = [
         ("api.search".to_owned(), "acme".to_owned(), 1),
@@ -147,14 +147,14 @@ async fn of_several_descriptors_all_count_or_none() {
 #[tokio::test]
 async fn the_addend_says_how_many_and_0_only_asks() {
     let running = Running::start().await;
-    let asked = |addend, whole| RateLimitRequest {
+    let request_of = |addend, whole| RateLimitRequest {
         domain: "edge".to_owned(),
         descriptors: vec![named("api.search", "acme", addend)],
         hits_addend: whole,
     };
     for (addend, whole) in [(None, 0), (None, 3), (Some(4), 3), (Some(0), 3)] {
         let answer = running
-            .request(asked(addend, whole))
+            .request(request_of(addend, whole))
             .await
             .expect("an answer");
         assert_eq!(answer.overall_code, OK);
@@ -167,7 +167,10 @@ async fn the_addend_says_how_many_and_0_only_asks() {
     running
         .kit
         .deny("api.search", "acme", Duration::from_secs(5));
-    let peeked = running.request(asked(Some(0), 0)).await.expect("an answer");
+    let peeked = running
+        .request(request_of(Some(0), 0))
+        .await
+        .expect("an answer");
     assert_eq!(peeked.overall_code, OVER);
     // A report of a stream's cost is never refused, and counts.
     let report = descriptor(
@@ -293,8 +296,8 @@ async fn a_descriptor_may_have_the_same_key_twice() {
         ("slow", "get", OK),
         ("post", "slow", OK),
     ] {
-        let asked = descriptor(&[("generic_key", first), ("generic_key", second)], None);
-        let answer = running.ask("edge", &[asked]).await;
+        let twice = descriptor(&[("generic_key", first), ("generic_key", second)], None);
+        let answer = running.ask("edge", &[twice]).await;
         assert_eq!(answer.overall_code, expected, "{first} {second}");
     }
     running.end().await;
@@ -306,12 +309,12 @@ async fn copies_of_a_connection_are_released_when_it_ends() {
     running.kit.copies_limit("sandbox", 5);
     let taken = [named("sandbox", "acme", Some(3))];
     let mut other = running.client().await;
-    let asked = RateLimitRequest {
+    let request = RateLimitRequest {
         domain: "edge".to_owned(),
         descriptors: taken.to_vec(),
         hits_addend: 0,
     };
-    let answer = other.should_rate_limit(asked).await.expect("an answer");
+    let answer = other.should_rate_limit(request).await.expect("an answer");
     assert_eq!(answer.into_inner().overall_code, OK);
     let one = [named("sandbox", "acme", Some(1))];
     assert_eq!(running.ask("edge", &one).await.overall_code, OK);
@@ -369,7 +372,7 @@ async fn undecidable_requests_are_let_through() {
         requests_per_unit: 0,
         unit: 0,
     });
-    for (what, asked) in [
+    for (what, descriptors) in [
         ("no rule, and no name", descriptor(&[("path", "/")], None)),
         ("no domain", descriptor(&[("resource", "api.search")], None)),
         ("no entries", descriptor(&[], None)),
@@ -379,7 +382,7 @@ async fn undecidable_requests_are_let_through() {
         ("a resource in shadow", named("shown", "acme", None)),
         ("an empty domain", named("api.search", "", None)),
     ] {
-        let answer = running.ask("edge", &[asked]).await;
+        let answer = running.ask("edge", &[descriptors]).await;
         assert_eq!(
             (answer.overall_code, codes(&answer)),
             (OK, vec![OK]),
@@ -393,12 +396,12 @@ async fn undecidable_requests_are_let_through() {
 async fn an_invalid_request_ends_no_other_connection() {
     let running = Running::start().await;
     for (domain, count) in [("", 1), ("edge", 0), ("edge", 257)] {
-        let asked = RateLimitRequest {
+        let request = RateLimitRequest {
             domain: domain.to_owned(),
             descriptors: vec![named("api.search", "acme", None); count],
             hits_addend: 0,
         };
-        let refused = running.request(asked).await.expect_err("it is refused");
+        let refused = running.request(request).await.expect_err("it is refused");
         assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
     }
     // Something other than HTTP/2, and nothing at all for a while.

@@ -67,10 +67,14 @@ impl Running {
         Ok(answer.into_inner())
     }
 
-    pub async fn ask(&self, domain: &str, asked: &[RateLimitDescriptor]) -> RateLimitResponse {
+    pub async fn ask(
+        &self,
+        domain: &str,
+        descriptors: &[RateLimitDescriptor],
+    ) -> RateLimitResponse {
         let request = RateLimitRequest {
             domain: domain.to_owned(),
-            descriptors: asked.to_vec(),
+            descriptors: descriptors.to_vec(),
             hits_addend: 0,
         };
         self.request(request).await.expect("an answer")

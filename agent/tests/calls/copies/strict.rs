@@ -6,12 +6,12 @@ use super::*;
 fn strict_copies_are_used_once_they_are_granted() {
     let (kit, sandbox) = kit();
     kit.strict("sandbox");
-    let mut asked = pin!(sandbox.reserve_confirmed("acme", 4, SECOND));
-    assert!(poll(asked.as_mut()).is_pending());
+    let mut reserve = pin!(sandbox.reserve_confirmed("acme", 4, SECOND));
+    assert!(poll(reserve.as_mut()).is_pending());
     let waiting = kit.held();
     assert!(!waiting[0].in_use && sandbox.held("acme") == 0);
     kit.rule("sandbox", waiting[0].number, Ruling::Granted(4));
-    let Poll::Ready(Ok(hold)) = poll(asked.as_mut()) else {
+    let Poll::Ready(Ok(hold)) = poll(reserve.as_mut()) else {
         panic!("not granted");
     };
     assert_eq!((hold.copies(), sandbox.held("acme")), (4, 4));
@@ -35,10 +35,10 @@ fn strict_copies_are_used_once_they_are_granted() {
 fn at_its_deadline_the_policy_decides_a_strict_reserve() {
     let (kit, sandbox) = kit();
     kit.strict("sandbox");
-    let mut asked = pin!(sandbox.reserve_confirmed("acme", 4, SECOND));
-    assert!(poll(asked.as_mut()).is_pending());
+    let mut reserve = pin!(sandbox.reserve_confirmed("acme", 4, SECOND));
+    assert!(poll(reserve.as_mut()).is_pending());
     kit.advance(SECOND);
-    let Poll::Ready(refused) = poll(asked.as_mut()) else {
+    let Poll::Ready(refused) = poll(reserve.as_mut()) else {
         panic!("no answer");
     };
     assert_eq!(denied(refused).0, Cause::Blind);
@@ -51,11 +51,11 @@ fn at_its_deadline_the_policy_decides_a_strict_reserve() {
     }
     assert!(held(&kit).is_empty());
     kit.when_blind("sandbox", WhenBlind::Open);
-    let mut asked = pin!(sandbox.reserve_confirmed("acme", 4, SECOND));
-    assert!(poll(asked.as_mut()).is_pending());
+    let mut reserve = pin!(sandbox.reserve_confirmed("acme", 4, SECOND));
+    assert!(poll(reserve.as_mut()).is_pending());
     let cancelled = kit.held()[0].number;
     kit.advance(SECOND);
-    let Poll::Ready(Ok(hold)) = poll(asked.as_mut()) else {
+    let Poll::Ready(Ok(hold)) = poll(reserve.as_mut()) else {
         panic!("not let through");
     };
     assert_ne!(hold.number(), Some(cancelled));
@@ -67,15 +67,15 @@ fn at_its_deadline_the_policy_decides_a_strict_reserve() {
 fn a_strict_reserve_that_was_lost_is_asked_for_again() {
     let (kit, sandbox) = kit();
     kit.strict("sandbox");
-    let mut asked = pin!(sandbox.reserve_confirmed("acme", 4, SECOND));
-    assert!(poll(asked.as_mut()).is_pending());
+    let mut reserve = pin!(sandbox.reserve_confirmed("acme", 4, SECOND));
+    assert!(poll(reserve.as_mut()).is_pending());
     let lost = kit.held()[0].number;
     kit.rule("sandbox", lost, Ruling::NotHeld);
-    assert!(poll(asked.as_mut()).is_pending());
+    assert!(poll(reserve.as_mut()).is_pending());
     let again = kit.held()[0].number;
     assert_ne!(lost, again);
     kit.rule("sandbox", again, Ruling::Granted(4));
-    assert!(poll(asked.as_mut()).is_ready());
+    assert!(poll(reserve.as_mut()).is_ready());
 }
 
 #[test]

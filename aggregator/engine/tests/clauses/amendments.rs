@@ -166,10 +166,10 @@ fn a_domain_banned_everywhere_is_denied_everywhere() {
     let mut play = Play::of(TWO_A_MINUTE);
     play.tick(500);
     play.amend(ban(None, None));
-    let mut said = play.output();
-    said.sort();
+    let mut output = play.output();
+    output.sort();
     assert_eq!(
-        said,
+        output,
         ["export acme: never, banned", "search acme: never, banned"]
     );
     play.hits("unheard.of", &["acme", "globex"]);
@@ -224,10 +224,10 @@ fn a_banned_network_denies_an_address_at_its_next_hit() {
         domain: "10.1.0.0/16".into(),
     };
     play.amend(unban);
-    let said = play.output();
+    let output = play.output();
     assert!(
-        said.contains(&"search ::ffff:10.1.7.7: open".to_owned()),
-        "{said:?}"
+        output.contains(&"search ::ffff:10.1.7.7: open".to_owned()),
+        "{output:?}"
     );
     // A ban everywhere also applies to a resource that is configured by a pattern, but never under the
     // pattern's own name.

@@ -299,19 +299,19 @@ fn a_candidate_counts_new_and_avoided_refusals() {
         "[rate.a]\nrate = \"9/s\"\n[rate.a.candidate]\nrate = \"2/s\"\n[rate.b]\nrate = \"2/s\"\n[rate.b.candidate]\nrate = \"3/s\"\n",
     );
     play.hits("a", &["acme"; 5]);
-    let said = play.counts();
+    let counts = play.counts();
     assert!(play.output().is_empty());
-    assert_eq!((said.granted, said.candidate.granted), (5, 2));
-    assert_eq!((said.candidate.newly, said.candidate.no_longer), (3, 0));
+    assert_eq!((counts.granted, counts.candidate.granted), (5, 2));
+    assert_eq!((counts.candidate.newly, counts.candidate.no_longer), (3, 0));
     assert_eq!(
-        (said.candidate.closed, play.rulings.candidates.len()),
+        (counts.candidate.closed, play.rulings.candidates.len()),
         (1, 1)
     );
     assert_eq!(&*play.rulings.candidates[0].domain, "acme");
     play.hits("b", &["acme"; 5]);
-    let said = play.counts();
-    assert_eq!((said.granted, said.candidate.granted), (2, 3));
-    assert_eq!((said.candidate.newly, said.candidate.no_longer), (0, 1));
+    let counts = play.counts();
+    assert_eq!((counts.granted, counts.candidate.granted), (2, 3));
+    assert_eq!((counts.candidate.newly, counts.candidate.no_longer), (0, 1));
     // The candidate ends with a version that has none, and its pairs with time.
     assert_eq!(play.engine.candidate_pairs(), 2);
     play.version("[rate.a]\nrate = \"9/s\"\n");
@@ -327,7 +327,7 @@ fn candidates_have_a_cap_of_their_own() {
         "[engine]\npairs_per_partition_max = 2\n[rate.a]\nrate = \"9/s\"\n[rate.a.candidate]\nrate = \"2/s\"\n",
     );
     play.hits("a", &["acme", "globex", "hooli"]);
-    let said = play.counts();
-    assert_eq!((said.granted, said.at_cap), (2, 1));
-    assert_eq!((said.candidate.granted, said.candidate.at_cap), (2, 0));
+    let counts = play.counts();
+    assert_eq!((counts.granted, counts.at_cap), (2, 1));
+    assert_eq!((counts.candidate.granted, counts.candidate.at_cap), (2, 0));
 }

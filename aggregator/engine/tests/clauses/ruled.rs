@@ -188,16 +188,16 @@ fn at_the_cap_the_global_limit_still_counts_new_domains() {
     play.hits("api.search", &["a"]);
     play.hits("api.search", &["b", "c", "c", "b"]);
     assert_eq!((play.counts().granted, play.counts().at_cap), (0, 4));
-    let told = |play: &Play| {
+    let totalled = |play: &Play| {
         let dues = play.rulings.totals_due.iter();
         let counted = dues.flat_map(|due| due.counted.iter());
         counted.map(|one| one.copies).sum::<u32>()
     };
-    assert_eq!(told(&play), 4);
+    assert_eq!(totalled(&play), 4);
     // One entry alone uses no more of it than a domain may: its limit, and as much debt.
     let hit = Hit::one(0, "d", Timestamp::from_millis(play.now_ms), 1_000_000);
     play.batch("api.search", 100, &[hit], &[]);
-    assert_eq!((play.counts().at_cap, told(&play)), (1_000_000, 4));
+    assert_eq!((play.counts().at_cap, totalled(&play)), (1_000_000, 4));
 }
 
 #[test]
@@ -311,17 +311,17 @@ fn a_truncated_log_has_its_identity_from_a_tick() {
         };
         assert_eq!(play.tick(0), stale);
         assert_eq!(play.engine.log(), (!begins).then_some(LOG));
-        let anew = LogId {
+        let fresh = LogId {
             generation: 1,
             random: 6,
         };
-        let genesis = pen().genesis(anew);
+        let genesis = pen().genesis(fresh);
         let begun = match begins {
             true => Fate::Applied,
             false => Fate::OfAnotherLog,
         };
         assert_eq!(play.apply(&genesis), begun);
-        assert_eq!(play.engine.log(), Some(if begins { anew } else { LOG }));
+        assert_eq!(play.engine.log(), Some(if begins { fresh } else { LOG }));
     }
 }
 

@@ -65,17 +65,17 @@ fn slices_state_what_one_pass_would_before_the_next_record() {
         play.offset += 1;
     };
     begin(&mut sliced);
-    let (mut slices, mut longest, mut said) = (0, 0, Vec::new());
+    let (mut slices, mut longest, mut statements) = (0, 0, Vec::new());
     let mut one = Rulings::new();
     while sliced.engine.has_more() {
         one.clear();
         sliced.engine.go_on(&mut one);
         slices += 1;
         longest = longest.max(one.statements.len());
-        said.append(&mut one.statements);
+        statements.append(&mut one.statements);
     }
     assert!(longest <= 512 && 2 * DENIED / 512 <= slices, "{slices}");
-    assert_eq!(said, whole.rulings.statements);
+    assert_eq!(statements, whole.rulings.statements);
     assert_eq!(sliced.engine.digest(), whole.engine.digest());
 
     // A caller that does not apply the slices itself gets the same rulings.

@@ -47,7 +47,7 @@ fn a_blacklist_rules_as_documented() {
 
 /// A line of a table.
 enum Step<'a> {
-    Takes { asked: u32, gets: u32 },
+    Takes { requested: u32, gets: u32 },
     Gives { copies: u32 },
     Leaves { group: &'a str },
 }
@@ -59,8 +59,8 @@ fn steps(text: &str) -> impl Iterator<Item = (&str, Step<'_>)> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let number = |word: &str| -> u32 { word.parse().unwrap_or_else(|_| panic!("{line}")) };
         let step = match words[1..] {
-            ["takes", asked, "gets", gets, ..] => Step::Takes {
-                asked: number(asked),
+            ["takes", requested, "gets", gets, ..] => Step::Takes {
+                requested: number(requested),
                 gets: number(gets),
             },
             ["gives", copies, ..] => Step::Gives {
@@ -105,25 +105,27 @@ fn play(text: &str, resource: &str, expected_steps: usize) {
         played += 1;
         let id = HoldId { agent, number };
         match step {
-            Step::Takes { asked, gets } => {
+            Step::Takes { requested, gets } => {
                 let ask = CopiesRequest {
                     id,
                     at: Timestamp::from_micros(number),
                     domain,
-                    copies: asked,
+                    copies: requested,
                 };
                 let grant = copies.reserve(ask, 1, &mut out).expect("a good ask");
-                assert_eq!(grant.granted, gets, "{domain} takes {asked}");
+                assert_eq!(grant.granted, gets, "{domain} takes {requested}");
                 if 0 < gets {
                     holds.entry(domain).or_default().push((id, gets));
                 }
             }
             Step::Gives { copies: mut left } => {
                 for (id, held) in holds.get_mut(domain).into_iter().flatten() {
-                    let given = left.min(*held);
-                    if 0 < given {
-                        copies.release(*id, given, &mut out).expect("it has them");
-                        (*held, left) = (*held - given, left - given);
+                    let released = left.min(*held);
+                    if 0 < released {
+                        copies
+                            .release(*id, released, &mut out)
+                            .expect("it has them");
+                        (*held, left) = (*held - released, left - released);
                     }
                 }
                 assert_eq!(left, 0, "{domain} holds fewer");

@@ -33,10 +33,10 @@ fn every_recipe_is_valid_and_rules_as_documented() {
             let mut words = line
                 .split("  ")
                 .map(str::trim)
-                .filter(|word| !word.is_empty());
-            let mut word = || words.next().unwrap_or_else(|| panic!("{line:?}"));
-            let (resource, domain, at, call) = (word(), word(), word(), word());
-            let told = words.next().unwrap_or_else(|| panic!("{line:?}"));
+                .filter(|next_word| !next_word.is_empty());
+            let mut next_word = || words.next().unwrap_or_else(|| panic!("{line:?}"));
+            let (resource, domain, at, call) = (next_word(), next_word(), next_word(), next_word());
+            let expected = words.next().unwrap_or_else(|| panic!("{line:?}"));
             let now = START.saturating_add(parse_span(at).expect("a duration"));
             let rate = limits.rate(resource).expect("it is configured");
             let domain = rate.limited_as(domain).expect("a domain");
@@ -47,7 +47,7 @@ fn every_recipe_is_valid_and_rules_as_documented() {
                 .entry((resource, domain))
                 .or_insert_with(|| Pair::of(class));
             let answer = answer(pair, class, now, call);
-            if answer != told {
+            if answer != expected {
                 wrong.push_str(&format!("{line}\n    is: {answer}\n"));
             }
         }

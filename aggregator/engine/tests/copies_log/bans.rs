@@ -57,12 +57,12 @@ fn a_banned_domain_is_granted_nothing_and_keeps_what_it_holds() {
             (4, reserve("b", 1)),
         ],
     );
-    let said = [
+    let expected = [
         "web: 2 granted 0 by acme",
         "web: 3 counted, 1 too many by acme",
         "web: 4 granted 1",
     ];
-    assert_eq!(play.output(), said, "denied already, and said once");
+    assert_eq!(play.output(), expected, "denied already, and said once");
     play.restart();
     let part = Part {
         asked: &[3],
@@ -112,8 +112,8 @@ fn under_a_ban_and_full_room_alone_lifts_nothing() {
     assert_eq!(play.output(), ["banned acme"], "in place of a lift");
     // Full again under the ban; still full when the ban is lifted.
     play.ops(&mut web, &[(2, hold("acme", 1))]);
-    let said = ["denied acme at 3", "web: 2 counted, 1 too many by acme"];
-    assert_eq!(play.output(), said);
+    let expected = ["denied acme at 3", "web: 2 counted, 1 too many by acme"];
+    assert_eq!(play.output(), expected);
     unban(&mut play, Some(RESOURCE));
     assert_eq!(play.output(), ["open acme", "denied acme at 3"]);
     play.ops(&mut web, &[(2, release(1))]);
@@ -134,12 +134,12 @@ fn a_ban_everywhere_denies_copies_of_later_resources_too() {
         "other",
         &[(1, reserve("acme", 1)), (2, reserve("b", 1))],
     );
-    let said = [
+    let expected = [
         "banned acme",
         "web: 1 granted 0 by acme",
         "web: 2 granted 1",
     ];
-    assert_eq!(play.output(), said, "denied from its next operation");
+    assert_eq!(play.output(), expected, "denied from its next operation");
     unban(&mut play, None);
     assert_eq!(play.output(), ["open acme", "open acme"]);
     play.ops(&mut web, &[(3, reserve("acme", 1))]);

@@ -25,8 +25,8 @@ fn copies_of_unlimited_resources_are_not_kept() {
         &mut web,
         &[(1, hold("acme", 4)), (2, reserve), (1, release(4))],
     );
-    let said = ["web: 1 counted, 0 too many", "web: 2 granted 9"];
-    assert_eq!(play.output(), said);
+    let expected = ["web: 1 counted, 0 too many", "web: 2 granted 9"];
+    assert_eq!(play.output(), expected);
     play.version("[namespace.\"*\"]\nallow_unconfigured = false\n");
     play.ops(&mut web, &[(3, hold("acme", 4))]);
     assert_eq!(
@@ -50,25 +50,25 @@ fn a_lost_verdict_on_uncounted_copies_is_repeated_on_request() {
     let mut web = agent("web", 1);
     play.ops(&mut web, &[(1, hold("acme", 4)), (2, reserve), (3, seize)]);
     let in_use = [listed(1, "acme", 4, play.now_ms)];
-    let asks = Part {
+    let question = Part {
         awaiting: &[2, 3],
         asked: &[1],
         ..whole(&in_use)
     };
-    play.beat(&mut web, asks);
-    let anew = [
+    play.beat(&mut web, question);
+    let expected = [
         "web: 2 not held",
         "web: 3 not held",
         "web: 1 counted, 0 too many",
     ];
-    assert_eq!(play.output(), anew, "who waits asks anew");
+    assert_eq!(play.output(), expected, "who waits asks anew");
     let places: Vec<_> = play.rulings.verdicts.iter().map(|due| due.place).collect();
     assert!(places.is_sorted_by(|a, b| a < b), "{places:?}");
     play.restart();
     play.beat(&mut web, whole(&in_use));
     assert!(play.output().is_empty(), "nobody asked");
     play.version("[namespace.\"*\"]\nallow_unconfigured = false\n");
-    play.beat(&mut web, asks);
+    play.beat(&mut web, question);
     let refused = [
         "web: 2 refused: the resource is not configured",
         "web: 3 refused: the resource is not configured",
@@ -92,11 +92,11 @@ fn a_question_about_another_partitions_resource_is_answered() {
     let play = Play::of(SANDBOX);
     let mut web: Sending = agent("web", 1);
     let in_use = [listed(1, "acme", 1, play.now_ms)];
-    let asks = Part {
+    let question = Part {
         asked: &[1],
         ..whole(&in_use)
     };
-    let bytes = play.beat_bytes(&mut web, HeartbeatHead::default(), &[asks]);
+    let bytes = play.beat_bytes(&mut web, HeartbeatHead::default(), &[question]);
     let refused = "web: 1 refused: the resource belongs to another partition";
     assert_eq!(said_elsewhere(play, &bytes), [refused]);
 }

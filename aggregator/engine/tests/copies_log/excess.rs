@@ -25,8 +25,11 @@ fn a_lost_excess_verdict_is_repeated_while_it_is_held() {
             (3, hold("acme", 2)),
         ],
     );
-    let said = play.output();
-    let too_many: Vec<&String> = said.iter().filter(|said| said.contains("web:")).collect();
+    let output = play.output();
+    let too_many: Vec<&String> = output
+        .iter()
+        .filter(|output| output.contains("web:"))
+        .collect();
     assert_eq!(
         too_many,
         [
@@ -35,7 +38,7 @@ fn a_lost_excess_verdict_is_repeated_while_it_is_held() {
             "web: 3 counted, 2 too many by all",
         ]
     );
-    let asked = |play: &mut Play, web: &mut Sending, holds: &[(u64, u32)]| {
+    let ask_for_verdicts = |play: &mut Play, web: &mut Sending, holds: &[(u64, u32)]| {
         let held = holds
             .iter()
             .fold(Holdings::default(), |held, (number, copies)| {
@@ -55,7 +58,7 @@ fn a_lost_excess_verdict_is_repeated_while_it_is_held() {
         "groups.a = { limit = 2, members = [\"b\"] }\ngroups.probation",
     ));
     play.output();
-    let again = asked(&mut play, &mut web, &[(1, 3), (2, 1), (3, 2)]);
+    let again = ask_for_verdicts(&mut play, &mut web, &[(1, 3), (2, 1), (3, 2)]);
     assert_eq!(
         again,
         [
@@ -67,17 +70,17 @@ fn a_lost_excess_verdict_is_repeated_while_it_is_held() {
     // The excess is released first.
     play.ops(&mut web, &[(1, release(1)), (3, release(1))]);
     play.restart();
-    let again = asked(&mut play, &mut web, &[(1, 2), (2, 1), (3, 1)]);
+    let again = ask_for_verdicts(&mut play, &mut web, &[(1, 2), (2, 1), (3, 1)]);
     assert_eq!(again[0], "web: 1 held 2, 1 too many by group probation");
     assert_eq!(again[2], "web: 3 held 1, 1 too many by all");
     play.ops(&mut web, &[(1, release(1))]);
-    let again = asked(&mut play, &mut web, &[(1, 1), (2, 1), (3, 1)]);
+    let again = ask_for_verdicts(&mut play, &mut web, &[(1, 1), (2, 1), (3, 1)]);
     assert_eq!(again[0], "web: 1 held 1");
     // A new hold under the same number is ruled anew.
     play.ops(&mut job, &[(1, release(1))]);
     play.ops(&mut web, &[(3, hold("old", 1))]);
     assert_eq!(play.output(), ["web: 3 counted, 0 too many"]);
-    let again = asked(&mut play, &mut web, &[(1, 1), (2, 1), (3, 1)]);
+    let again = ask_for_verdicts(&mut play, &mut web, &[(1, 1), (2, 1), (3, 1)]);
     assert_eq!(again[2], "web: 3 held 1");
     play.restart();
 }
@@ -105,9 +108,9 @@ fn seized_copies_may_be_excess_when_their_agent_returns() {
     play.beat(&mut job, digest(held));
     assert_eq!(play.output().last().unwrap(), "job: beat wanted");
     play.beat(&mut job, whole(&list));
-    let said = play.output();
+    let output = play.output();
     let too_many = "job: 5 counted, 1 too many by acme";
-    assert!(said.iter().any(|said| said == too_many), "{said:?}");
+    assert!(output.iter().any(|output| output == too_many), "{output:?}");
     play.restart();
     let asked = &[5];
     play.beat(

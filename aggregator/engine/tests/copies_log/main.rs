@@ -90,13 +90,13 @@ fn a_strict_reserve_never_gets_more_than_there_is_room_for() {
         &mut web,
         &[(1, reserve(2, 2)), (2, reserve(2, 1)), (3, reserve(1, 1))],
     );
-    let said = [
+    let expected = [
         "denied acme at 3",
         "web: 1 granted 2",
         "web: 2 granted 1 by acme",
         "web: 3 granted 0 by acme",
     ];
-    assert_eq!(play.output(), said);
+    assert_eq!(play.output(), expected);
     // The deadline of 2 has passed: the agent cancels what it was granted, and a second cancel does
     // no harm.
     play.ops(
@@ -124,22 +124,22 @@ fn an_impossible_operation_is_refused_and_changes_nothing() {
         &mut web,
         &[(1, release(3)), (2, release(1)), (1, transfer(3))],
     );
-    let said = [
+    let expected = [
         "web: 1 refused: more copies than it has",
         "web: 2 refused: unknown hold",
         "web: 1 refused: more copies than it has",
     ];
-    assert_eq!(play.output(), said);
+    assert_eq!(play.output(), expected);
     assert_eq!(play.rulings.hold_counts[0].counts.refused_ops, 3);
     play.ops(
         &mut job,
         &[(1, release(1)), (1, HoldAction::Seize { from: to })],
     );
-    let said = [
+    let expected = [
         "job: 1 refused: unknown hold",
         "job: 1 refused: unknown transfer",
     ];
-    assert_eq!(play.output(), said);
+    assert_eq!(play.output(), expected);
     assert_eq!(play.total(), 2);
     assert_ne!(play.engine.snapshot(), before, "sequences are remembered");
 }
@@ -164,11 +164,11 @@ fn staged_copies_count_until_they_are_seized_or_expire() {
             (2, HoldAction::Seize { from: one }),
         ],
     );
-    let said = [
+    let expected = [
         "job: 1 seized 1 of acme",
         "job: 2 refused: unknown transfer",
     ];
-    assert_eq!(play.output(), said);
+    assert_eq!(play.output(), expected);
     play.tick();
     assert_eq!(play.copies_of("acme"), 2);
     play.tick();
@@ -205,13 +205,13 @@ fn a_silent_agent_is_gone_and_returns_with_its_holds() {
         listed(2, "acme", 1, play.now_ms - 2_000),
     ];
     play.beat(&mut web, whole(&list));
-    let said = [
+    let expected = [
         "denied acme at 3",
         "denied all at 5",
         "web: 1 counted, 1 too many by acme",
         "web: 2 counted, 1 too many by acme",
     ];
-    assert_eq!(play.output(), said);
+    assert_eq!(play.output(), expected);
     assert_eq!(play.total(), 5);
     play.beat(&mut web, digest(held));
     assert!(play.output().is_empty());
@@ -224,8 +224,8 @@ fn an_agent_that_returns_is_asked_at_once_what_it_holds() {
     play.ops(&mut web, &[(1, hold("acme", 2))]);
     (0..4).for_each(|_| assert_eq!(play.tick(), Fate::Applied));
     play.ops(&mut web, &[(2, hold("acme", 1))]);
-    let said = ["web: beat wanted", "web: 2 counted, 0 too many"];
-    assert_eq!(play.output(), said);
+    let expected = ["web: beat wanted", "web: 2 counted, 0 too many"];
+    assert_eq!(play.output(), expected);
     assert_eq!(play.total(), 1);
 }
 
@@ -378,19 +378,19 @@ fn a_heartbeat_gets_lost_verdicts_repeated() {
         ..whole(&in_use)
     };
     play.beat(&mut web, part);
-    let said = [
+    let expected = [
         "web: 1 held 2",
         "web: 2 seized 1 of acme",
         "web: 8 not held",
         "web: 3 held 1",
     ];
-    assert_eq!(play.output(), said);
+    assert_eq!(play.output(), expected);
     let part = Part {
         awaiting: &[1, 2],
         ..digest(Holdings::default().with(3, 1))
     };
     play.beat(&mut web, part);
-    assert_eq!(play.output(), said[..2]);
+    assert_eq!(play.output(), expected[..2]);
 }
 
 #[test]
@@ -408,11 +408,11 @@ fn a_heartbeat_claims_copies_whose_seize_was_lost() {
     };
     let list = [seized(5, 3), seized(6, 4)];
     play.beat(&mut job, whole(&list));
-    let said = [
+    let expected = [
         "job: 5 seized 2 of acme",
         "job: 6 refused: unknown transfer",
     ];
-    assert_eq!(play.output(), said);
+    assert_eq!(play.output(), expected);
     assert_eq!(play.total(), 2);
 }
 

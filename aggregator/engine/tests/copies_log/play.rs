@@ -209,9 +209,9 @@ impl Play {
 
     /// The engine's output for the last record: denials and lifts, then verdicts, as text.
     pub fn output(&self) -> Vec<String> {
-        let statements = self.rulings.statements.iter().map(|said| {
-            let scope = scope(&said.statement.scope);
-            match said.statement.kind {
+        let statements = self.rulings.statements.iter().map(|stated| {
+            let scope = scope(&stated.statement.scope);
+            match stated.statement.kind {
                 StatementKind::Denied(denial) if denial.cause == Cause::Banned => {
                     format!("banned {scope}")
                 }

@@ -163,7 +163,7 @@ impl Fleet {
             }
             Step::Tick => {
                 self.play.tick();
-                self.hear();
+                self.take_verdicts();
             }
             Step::Limits(which) => drop(self.play.version(LIMITS[which])),
             Step::Restore => self.play.restart(),
@@ -228,10 +228,10 @@ impl Fleet {
         match way {
             Way::Arrives | Way::Doubled => {
                 self.play.apply(&bytes);
-                self.hear();
+                self.take_verdicts();
                 if matches!(way, Way::Doubled) {
                     self.play.apply(&bytes);
-                    self.hear();
+                    self.take_verdicts();
                 }
             }
             Way::Lost => {}
@@ -239,12 +239,12 @@ impl Fleet {
         }
         for bytes in late {
             self.play.apply(&bytes);
-            self.hear();
+            self.take_verdicts();
         }
     }
 
     /// Delivers verdicts to the processes; those drop what they cannot use.
-    fn hear(&mut self) {
+    fn take_verdicts(&mut self) {
         use tollgate_shared::wire::verdict::VerdictSays as Says;
         let now = self.play.now_ms;
         for due in &self.play.rulings.verdicts {
@@ -289,7 +289,7 @@ impl Fleet {
                 self.send(agent, bytes, Way::Arrives);
             }
             self.play.tick();
-            self.hear();
+            self.take_verdicts();
         }
     }
 

@@ -89,8 +89,8 @@ fn clearing_a_domain_clears_its_staged_copies() {
     let act = all_of(Some("acme"), None);
     assert_eq!(play.engine.holds_meant(&act), 2);
     play.amend(act);
-    let said = ["open acme", "open all", "web: 1 ended Operator"];
-    assert_eq!(play.output(), said);
+    let expected = ["open acme", "open all", "web: 1 ended Operator"];
+    assert_eq!(play.output(), expected);
     assert_eq!(released(&play), (1, 1));
     assert_eq!((play.copies_of("acme"), play.copies_of("globex")), (0, 2));
     play.restart();

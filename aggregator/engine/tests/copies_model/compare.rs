@@ -7,7 +7,7 @@ use tollgate_model::copies::{CopyScope, HoldsModel, ModelHold, StagedCopies};
 use tollgate_shared::holdings::Holdings;
 
 use crate::driver::{AGENTS, Check, DOMAINS, Driver, Op, agent_of, same};
-use crate::words::{Answer, borrowed, kept, said};
+use crate::statements::{Answer, borrowed, kept, statements_of};
 
 /// Every scope that the model knows, each with whether it is full.
 pub fn scopes(model: &HoldsModel) -> BTreeMap<CopyScope, bool> {
@@ -117,7 +117,7 @@ impl Driver {
 
     /// Checks the engine's statements: each is true, every scope that opened is named, and an operation that takes
     /// or asks for copies gets the full scopes stated.
-    pub fn check_said(
+    pub fn check_statements(
         &self,
         op: &Op,
         answer: &Answer,
@@ -125,27 +125,31 @@ impl Driver {
         before: &BTreeMap<CopyScope, bool>,
     ) -> Check {
         if matches!(op, Op::Limits { .. }) || matches!(answer, Answer::Refused(_)) {
-            return same("said by a version or a refusal", said(out), Vec::new());
+            return same(
+                "said by a version or a refusal",
+                statements_of(out),
+                Vec::new(),
+            );
         }
         if matches!(op, Op::Transfer { .. } | Op::Seize { .. }) {
             // A transfer or seize changes no count, so it may state nothing.
-            return same("said by a move", said(out), Vec::new());
+            return same("said by a move", statements_of(out), Vec::new());
         }
-        let said: BTreeMap<CopyScope, bool> = said(out).into_iter().collect();
+        let statements_of: BTreeMap<CopyScope, bool> = statements_of(out).into_iter().collect();
         let after = scopes(&self.model);
-        for (scope, full) in &said {
+        for (scope, full) in &statements_of {
             let is = after.get(scope).copied().unwrap_or(false);
             same(&format!("said of {scope:?}"), *full, is)?;
         }
         for (scope, was) in before {
             let is = after.get(scope).copied().unwrap_or(false);
-            if *was && !is && said.get(scope) != Some(&false) {
+            if *was && !is && statements_of.get(scope) != Some(&false) {
                 return Err(format!("{scope:?} opened, and nobody said so"));
             }
         }
         for scope in &self.model.asked {
             let is = after.get(scope).copied().unwrap_or(false);
-            if is && said.get(scope) != Some(&true) {
+            if is && statements_of.get(scope) != Some(&true) {
                 return Err(format!("{scope:?} is full, and the asker was not told"));
             }
         }

@@ -12,7 +12,7 @@ use tollgate_shared::holdings::Holdings;
 use tollgate_shared::time::{Span, Timestamp};
 
 use crate::compare::scopes;
-use crate::words::{Answer, answered, kept, modelled, name_of, said, verdict_on};
+use crate::statements::{Answer, answered, kept, modelled, name_of, statements_of, verdict_on};
 
 /// One name has nine bytes, so that names lie in cells of two sizes.
 pub const DOMAINS: [&str; 5] = ["a", "b", "c", "dddddddd", "eeeeeeeee"];
@@ -172,7 +172,11 @@ impl Driver {
         )?;
         let restored = self.apply(&op, &mut twin, &mut twin_out);
         same("answer of a restored state", &restored, &modelled)?;
-        same("what is said", said(&twin_out), said(&out))?;
+        same(
+            "what is said",
+            statements_of(&twin_out),
+            statements_of(&out),
+        )?;
         same("digest after a restore", twin.digest(), engine.digest())?;
         same("bytes after a restore", twin.snapshot(), engine.snapshot())?;
         if matches!(modelled, Answer::Refused(_)) {
@@ -183,7 +187,7 @@ impl Driver {
         // A frozen state that shares memory with the live engine must not change.
         same("bytes of a frozen state", frozen.snapshot(), before.0)?;
         self.compare()?;
-        self.check_said(&op, &modelled, &out, &scopes_before)
+        self.check_statements(&op, &modelled, &out, &scopes_before)
     }
 
     /// The engine's look-ahead must accept any name, resource and hold, whether known or not.

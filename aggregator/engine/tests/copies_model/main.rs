@@ -8,7 +8,7 @@
 
 mod compare;
 mod driver;
-mod words;
+mod statements;
 
 use std::collections::BTreeMap;
 

@@ -70,12 +70,12 @@ fn expected_statements(changes: &[model::log::ScopeChange], got: &Stated) -> Sta
             (end_us, cause.to_string())
         });
         let inaccessible = |(_, cause): &&(u64, String)| cause == "inaccessible";
-        let word = got
+        let statement = got
             .get(&scope)
             .and_then(Option::as_ref)
             .filter(inaccessible);
-        let denied = denied.map(|(end_us, cause)| match word {
-            Some((_, word)) if end_us == u64::MAX => (end_us, word.clone()),
+        let denied = denied.map(|(end_us, cause)| match statement {
+            Some((_, statement)) if end_us == u64::MAX => (end_us, statement.clone()),
             _ => (end_us, cause),
         });
         stated.insert(scope, denied);
@@ -124,7 +124,7 @@ fn expected_counts(entry: &Entry, outcome: &model::log::RecordOutcome) -> Counts
     total
 }
 
-fn is_as_the_model_says(rulings: &Rulings, entry: &Entry, outcome: &model::log::RecordOutcome) {
+fn agrees_with_the_model(rulings: &Rulings, entry: &Entry, outcome: &model::log::RecordOutcome) {
     let got = stated(&rulings.statements);
     let expected = expected_statements(&outcome.changes, &got);
     if let Some(support::log::Input::Limits(versions)) = &entry.input {
@@ -204,7 +204,7 @@ proptest! {
             apply(&mut engine, entry, &log, &mut rulings);
             let Some(input) = &entry.input else { continue };
             let outcome = input.apply(entry, &log, &mut slow);
-            is_as_the_model_says(&rulings, entry, &outcome);
+            agrees_with_the_model(&rulings, entry, &outcome);
             denials_are_the_models(&engine, &slow);
             prop_assert_eq!(engine.pairs(), slow.pairs_count());
         }
@@ -241,8 +241,8 @@ proptest! {
         }
         for (index, entry) in log.entries[cut..].iter().enumerate() {
             apply(&mut engine, entry, &log, &mut rulings);
-            let (said, digest) = &expected[index];
-            prop_assert_eq!(&format!("{rulings:?}"), said);
+            let (statements, digest) = &expected[index];
+            prop_assert_eq!(&format!("{rulings:?}"), statements);
             prop_assert_eq!(engine.digest(), *digest);
             prop_assert_eq!(&engine.live_denials().cloned().collect::<Vec<_>>(), &ends[index]);
         }

@@ -43,9 +43,9 @@ pub const NETWORKS: [&str; 2] = ["10.1.0.0/16", "10.0.0.0/8"];
 
 /// The number of cases, unless `PROPTEST_CASES` states another.
 pub fn cases(cases: u32) -> ProptestConfig {
-    let asked = std::env::var("PROPTEST_CASES");
-    let asked = asked.ok().and_then(|asked| asked.parse().ok());
-    ProptestConfig::with_cases(asked.unwrap_or(cases))
+    let requested = std::env::var("PROPTEST_CASES");
+    let requested = requested.ok().and_then(|requested| requested.parse().ok());
+    ProptestConfig::with_cases(requested.unwrap_or(cases))
 }
 
 pub fn at(micros: u64) -> Timestamp {

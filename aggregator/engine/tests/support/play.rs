@@ -130,20 +130,20 @@ impl Play {
 
     /// The last statements, one line each, with ends counted from the log's beginning.
     pub fn output(&self) -> Vec<String> {
-        let line = |said: &tollgate_engine::engine::ResourceStatement| {
-            let scope = match &said.statement.scope {
+        let line = |stated: &tollgate_engine::engine::ResourceStatement| {
+            let scope = match &stated.statement.scope {
                 Scope::Pair(domain) => domain.to_string(),
                 Scope::Resource => "*".to_owned(),
                 Scope::Group(group) => format!("group {group}"),
             };
-            let says = match &said.statement.kind {
+            let text = match &stated.statement.kind {
                 StatementKind::Lifted => "open".to_owned(),
                 StatementKind::Denied(denial) => match denial.end {
                     Timestamp::MAX => format!("never, {}", denial.cause),
                     end => format!("{}, {}", end.as_micros() - START_US, denial.cause),
                 },
             };
-            format!("{} {scope}: {says}", said.resource)
+            format!("{} {scope}: {text}", stated.resource)
         };
         self.rulings.statements.iter().map(line).collect()
     }

@@ -277,9 +277,9 @@ fn a_hold_that_an_operator_ended_stays_ended() {
         agent: None,
     };
     let done = log.model.act(2, Some(&ends), 0);
-    let told = done.verdicts.iter().map(|due| (due.number, &due.says));
+    let verdicts = done.verdicts.iter().map(|due| (due.number, &due.says));
     let ended = HoldSays::Ended(EndReason::Operator);
-    assert_eq!(told.collect::<Vec<_>>(), [(1, &ended)]);
+    assert_eq!(verdicts.collect::<Vec<_>>(), [(1, &ended)]);
     let ended = Some(HoldSays::Ended(EndReason::Earlier));
     assert_eq!(log.op(1, hold("acme", 2)), ended);
     assert_eq!(log.held(), 0);

@@ -136,7 +136,7 @@ proptest! {
         };
         let names = ["a", "b", "c", "d", "e", "f"];
         let (mut now, mut version) = (START, 1);
-        let mut told: BTreeMap<ScopeName, Option<End>> = BTreeMap::new();
+        let mut stated: BTreeMap<ScopeName, Option<End>> = BTreeMap::new();
         for (pause, record) in records {
             // Whole milliseconds, so that no stamp lies after its append.
             now += pause / 1000 * 1000;
@@ -192,14 +192,14 @@ proptest! {
             };
             prop_assert_eq!(log.model.pairs_count(), plain.pairs.len() as u64);
             for change in outcome.changes {
-                told.insert(change.scope, change.denied.map(|denial| denial.end));
+                stated.insert(change.scope, change.denied.map(|denial| denial.end));
             }
             for (domain, pair) in &plain.pairs {
                 // The statements agree with the denials in force, except for denials that ended by themselves.
                 let scope = ScopeName::new("r", Some(names[*domain]));
                 let in_force = |end: &End| end.is_after(pair.time.max(now));
-                let told = told.get(&scope).copied().flatten().filter(in_force);
-                prop_assert_eq!(told, pair.denied.filter(in_force));
+                let stated = stated.get(&scope).copied().flatten().filter(in_force);
+                prop_assert_eq!(stated, pair.denied.filter(in_force));
                 let current = log.model.denied_until("r", names[*domain]);
                 prop_assert_eq!(current, pair.denied);
             }

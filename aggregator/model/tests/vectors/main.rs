@@ -90,12 +90,12 @@ impl Stream {
             (Ok(n), _) => pair.estimate(at_us, n, unguarded),
             (Err(_), made_us) => pair.settle(at_us, made_us.unwrap(), n.unsigned_abs(), 0),
         };
-        let mut got = self.told(domain, &out);
+        let mut got = self.entry_view(domain, &out);
         self.global(at_us, out.granted + out.counted, unguarded, &mut got);
         got
     }
 
-    fn told(&self, domain: &str, out: &EntryOutcome) -> Value {
+    fn entry_view(&self, domain: &str, out: &EntryOutcome) -> Value {
         let mut got = json!({
             "granted": out.granted,
             "excess": out.excess,
@@ -112,12 +112,12 @@ impl Stream {
     }
 
     /// Feeds the copies reported to (resource, *), stamped with the start of their millisecond.
-    fn global(&mut self, at_us: u64, told: u64, unguarded: bool, got: &mut Value) {
+    fn global(&mut self, at_us: u64, copies: u64, unguarded: bool, got: &mut Value) {
         (got["global_hits"], got["global_until"]) = (json!(0), Value::Null);
         if let Some(limit) = self.limits.global {
-            if 0 < told {
+            if 0 < copies {
                 self.whole
-                    .hits(limit, at_us / 1_000 * 1_000, told, unguarded);
+                    .hits(limit, at_us / 1_000 * 1_000, copies, unguarded);
                 self.whole.rule_denial(limit);
             }
             got["global_hits"] = json!(self.whole.count(limit));

@@ -31,10 +31,10 @@ fn recorded(log: &MemoryLog, partition: u32) -> usize {
 
 #[test]
 fn recovery_writes_all_decision_records_and_snapshots() {
-    const SAID: usize = 100_000;
+    const STATED: usize = 100_000;
     let limits = "version = 1\nrules = 2\n[rate.once]\ntiers = [{ limit = 1, window = \"1h\", active = \"1h\" }]\n";
     let mut world = World::new(limits);
-    let all: Vec<String> = domains("once", 1).take(SAID).collect();
+    let all: Vec<String> = domains("once", 1).take(STATED).collect();
     for some in all.chunks(500) {
         let record = world.batch_of("once", some);
         world.put(Stream::Hits, 1, record);
@@ -59,21 +59,21 @@ fn recovery_writes_all_decision_records_and_snapshots() {
         again.run_for(Span::from_millis(50));
         steps.push(again.announced() - before);
     }
-    assert_eq!(steps.iter().sum::<usize>(), SAID);
+    assert_eq!(steps.iter().sum::<usize>(), STATED);
     assert!(steps.iter().all(|step| *step <= 10_000), "{steps:?}");
-    let mut told = 0;
+    let mut announced = 0;
     for frame in again
         .frames
         .iter()
         .filter(|frame| &*frame.resource == "once")
     {
-        told += frame.statements.len();
+        announced += frame.statements.len();
         // A watermark must not run ahead of statements that were not published yet.
         let of_all = frame.watermarks.iter().any(|one| one.partition == 1);
-        assert!(told == SAID || !of_all, "after {told}");
+        assert!(announced == STATED || !of_all, "after {announced}");
     }
     assert_eq!(again.why_not_ready(), Vec::<String>::new());
-    assert_eq!(recorded(&again.log, 1), SAID);
+    assert_eq!(recorded(&again.log, 1), STATED);
     assert_eq!(again.counters().held_back, 1);
     assert_eq!(again.gauges().denials_waiting, 0);
     let upto = again.snapshots.iter().filter(|(of, ..)| *of == 1);

@@ -59,17 +59,20 @@ fn all() -> HoldFilter {
 }
 
 fn announced(world: &World) -> Vec<(String, String, bool)> {
-    let told = world.frames.iter().flat_map(|frame| {
+    let statement = world.frames.iter().flat_map(|frame| {
         let resource = frame.resource.to_string();
-        frame.statements.iter().map(move |told| {
-            let denied = match told.statement.kind {
+        frame.statements.iter().map(move |statement| {
+            let denied = match statement.statement.kind {
                 StatementKind::Denied(denial) => {
-                    assert_eq!((denial.cause, told.remaining), (Cause::Full, Span::MAX));
+                    assert_eq!(
+                        (denial.cause, statement.remaining),
+                        (Cause::Full, Span::MAX)
+                    );
                     true
                 }
                 _ => false,
             };
-            let scope = match &told.statement.scope {
+            let scope = match &statement.statement.scope {
                 Scope::Pair(domain) => domain.to_string(),
                 Scope::Group(group) => format!("group {group}"),
                 Scope::Resource => "all".to_owned(),
@@ -77,7 +80,7 @@ fn announced(world: &World) -> Vec<(String, String, bool)> {
             (resource.clone(), scope, denied)
         })
     });
-    told.collect()
+    statement.collect()
 }
 
 #[test]
@@ -90,7 +93,7 @@ fn verdicts_go_to_their_agents_and_full_scopes_to_all() {
         "sandbox",
         &[(1, hold("new", 1)), (2, hold("acme", 1))],
     );
-    let said: Vec<(&str, u128, &VerdictSays)> = world
+    let verdicts: Vec<(&str, u128, &VerdictSays)> = world
         .verdicts
         .iter()
         .flat_map(|frame| {
@@ -102,7 +105,7 @@ fn verdicts_go_to_their_agents_and_full_scopes_to_all() {
         .collect();
     let counted = |number, excess, by| VerdictSays::Counted { number, excess, by };
     assert_eq!(
-        said,
+        verdicts,
         [
             ("web", 1, &counted(1, 0, None)),
             ("job", 1, &counted(1, 0, None)),

@@ -317,7 +317,7 @@ fn a_full_replay_uses_the_limits_of_their_time() {
     }
     again.held.clear();
     again.settle();
-    assert_eq!(again.asides, []);
+    assert_eq!(again.dead_letters, []);
     let partitions = again.digests().partitions.into_iter();
     let state: Vec<_> = partitions.map(|p| (p.offset, p.digest)).collect();
     assert_eq!(state, whole);

@@ -1,17 +1,17 @@
 //! Tests of the core in a world without I/O: identity, time, announcements, refusals.
 
-mod anew;
 mod bounds;
 mod copies;
 mod durable;
-mod giving;
 mod memory;
 mod near;
 mod pairs;
 mod record_keys;
+mod recreated;
 mod refused;
 mod sharing;
 mod slices;
+mod snapshot_responder;
 mod threads;
 mod usage;
 mod world;
@@ -133,13 +133,13 @@ fn a_denial_is_announced_with_its_remaining_log_time() {
     let mut world = World::new(LIMITS);
     world.hit("search", "acme", 5);
     world.run_for(Span::from_millis(400));
-    let told: Vec<_> = world
+    let statements: Vec<_> = world
         .frames
         .iter()
         .flat_map(|frame| &frame.statements)
         .collect();
-    assert_eq!(told.len(), 1);
-    let remaining = told[0].remaining;
+    assert_eq!(statements.len(), 1);
+    let remaining = statements[0].remaining;
     // A minute from the hit on; the log's time lags by at most a tick and a turn.
     assert!(
         Span::from_micros(59_500_000) <= remaining
@@ -154,9 +154,9 @@ fn a_denial_is_announced_with_its_remaining_log_time() {
     let watermark = frame
         .watermarks
         .iter()
-        .find(|e| e.partition == told[0].partition)
+        .find(|e| e.partition == statements[0].partition)
         .unwrap();
-    assert!(told[0].statement.place.offset < watermark.ruled);
+    assert!(statements[0].statement.place.offset < watermark.ruled);
 }
 
 #[test]

@@ -17,7 +17,9 @@ use crate::world::{Fate, MemoryLog, PARTITIONS, World};
 fn digests_of(log: &MemoryLog, partition: u32) -> Vec<(u64, u128, String)> {
     let records = &log.streams[&(Stream::Hits, partition)];
     let of = |bytes: &[u8]| match Record::decode(bytes) {
-        Ok(Record::StateDigest(said)) => Some((said.offset, said.digest, said.group.to_owned())),
+        Ok(Record::StateDigest(digests)) => {
+            Some((digests.offset, digests.digest, digests.group.to_owned()))
+        }
         _ => None,
     };
     records
@@ -46,16 +48,20 @@ fn first_of_group_a() -> World {
 fn two_groups_reach_and_record_equal_states() {
     let mut first = first_of_group_a();
     for partition in 0..PARTITIONS {
-        let said = digests_of(&first.log, partition);
-        assert!((3..=4).contains(&said.len()), "{said:?}");
+        let digests = digests_of(&first.log, partition);
+        assert!((3..=4).contains(&digests.len()), "{digests:?}");
         let before_and_at = |offset: u64| {
             let record = &first.log.streams[&(Stream::Hits, partition)][offset as usize];
             (record.bytes[1], record.appended.as_millis() / 10_000)
         };
-        let tens: Vec<u64> = said.iter().map(|(at, ..)| before_and_at(*at).1).collect();
+        let tens: Vec<u64> = digests
+            .iter()
+            .map(|(at, ..)| before_and_at(*at).1)
+            .collect();
         assert!(tens.is_sorted_by(|a, b| a < b), "one in each 10 s");
         assert!(
-            said.iter()
+            digests
+                .iter()
                 .all(|(at, ..)| before_and_at(*at).0 == kind::TICK)
         );
     }
@@ -69,8 +75,8 @@ fn two_groups_reach_and_record_equal_states() {
     assert_eq!(counters.states_compared, said_by_first);
     assert_eq!(counters.states_differing, 0);
     let groups = |partition| -> Vec<String> {
-        let said = digests_of(&second.log, partition);
-        said.into_iter().map(|(.., group)| group).collect()
+        let digests = digests_of(&second.log, partition);
+        digests.into_iter().map(|(.., group)| group).collect()
     };
     assert!((0..PARTITIONS).all(|partition| groups(partition).contains(&"b".to_owned())));
 
@@ -248,7 +254,7 @@ fn a_misread_partition_is_noticed_by_the_other_groups() {
     }
     let mut right = World::in_group(log, 3, "a");
     right.settle();
-    let heard = right.counters();
-    assert!(0 < heard.states_differing, "{heard:?}");
-    assert!(heard.states_differing < heard.states_compared);
+    let right_counters = right.counters();
+    assert!(0 < right_counters.states_differing, "{right_counters:?}");
+    assert!(right_counters.states_differing < right_counters.states_compared);
 }

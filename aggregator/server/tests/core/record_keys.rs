@@ -83,7 +83,11 @@ fn a_checksum_denies_nobody_where_a_key_counts() {
         forge(&mut world, &forger);
     }
     assert_eq!((world.announced(), world.counters().forged), (0, 3));
-    let why: Vec<&str> = world.asides.iter().map(|aside| &*aside.why).collect();
+    let why: Vec<&str> = world
+        .dead_letters
+        .iter()
+        .map(|dead_letter| &*dead_letter.why)
+        .collect();
     assert!(
         why[0].contains("under \"checksum\"") && why[0].ends_with("counts k1"),
         "{why:?}"
@@ -156,8 +160,8 @@ fn a_rotation_in_one_step_loses_totals_and_no_hits() {
     traffic(&mut world, 4);
     assert!(world.why_not_ready().is_empty());
     // Five copies of each domain of `search` have room, and `wide` is far from its limit.
-    let told = world.frames.iter().flat_map(|frame| &frame.statements);
-    let mut scopes = told.map(|told| &told.statement.scope);
+    let statement = world.frames.iter().flat_map(|frame| &frame.statements);
+    let mut scopes = statement.map(|statement| &statement.statement.scope);
     assert!(scopes.all(|scope| *scope != Scope::Resource));
 }
 
@@ -202,18 +206,18 @@ fn a_tick_that_came_too_late_for_its_key_is_sent_again() {
         let new = other.log.streams[&(Stream::Hits, partition)]
             .iter()
             .skip(had);
-        let pointer = new
+        let activation = new
             .into_iter()
             .find(|record| record.bytes[1] == kind::LIMITS_ACTIVATION);
-        pointer.expect("limits came into force").bytes.to_vec()
+        activation.expect("limits came into force").bytes.to_vec()
     };
-    let pointers: Vec<Vec<u8>> = (0..PARTITIONS).map(pointer_in).collect();
+    let activations: Vec<Vec<u8>> = (0..PARTITIONS).map(pointer_in).collect();
     world.held = vec![Stream::Hits];
     let stream = (Stream::Limits, 0);
     let documents = other.log.streams[&stream].clone();
     world.log.streams.insert(stream, documents);
-    for (partition, pointer) in (0..).zip(pointers) {
-        world.put(Stream::Hits, partition, pointer);
+    for (partition, activation) in (0..).zip(activations) {
+        world.put(Stream::Hits, partition, activation);
     }
     world.clock = world.clock.saturating_add(Span::from_secs(1));
     world.settle();

@@ -162,14 +162,14 @@ fn an_unreadable_record_is_a_dead_letter_and_stops_nothing() {
         partition,
         RecordPen::new(&stranger, partition).tick(&tick),
     );
-    let pointer = LimitsActivation {
+    let activation = LimitsActivation {
         version: 1,
         digest: [9; 32],
     };
     world.put(
         Stream::Hits,
         partition,
-        RecordPen::new(&stranger, partition).limits_activation(&pointer),
+        RecordPen::new(&stranger, partition).limits_activation(&activation),
     );
     // Of this fleet, and for a version that does not exist.
     let forged = LimitsActivation {
@@ -188,13 +188,13 @@ fn an_unreadable_record_is_a_dead_letter_and_stops_nothing() {
         (counters.undecodable, counters.forged, counters.skipped),
         (2, 2, 1)
     );
-    assert_eq!(world.asides.len(), 4);
-    assert_eq!(&world.asides[0].bytes[..], &cut[..]);
+    assert_eq!(world.dead_letters.len(), 4);
+    assert_eq!(&world.dead_letters[0].bytes[..], &cut[..]);
     assert!(
         world
-            .asides
+            .dead_letters
             .iter()
-            .all(|aside| aside.offset != at && !aside.why.is_empty())
+            .all(|dead_letter| dead_letter.offset != at && !dead_letter.why.is_empty())
     );
     assert_eq!(
         world.announced(),
@@ -243,9 +243,18 @@ fn an_unknown_kind_that_no_aggregator_wrote_is_a_dead_letter() {
     world.put(Stream::Hits, partition, good);
     world.settle();
     assert_eq!(world.counters().unknown_kinds, letters.len() as u64);
-    let aside: Vec<Vec<u8>> = world.asides.iter().map(|one| one.bytes.to_vec()).collect();
-    assert_eq!(aside, letters);
-    assert!(world.asides.iter().all(|one| one.why.contains("kind ")));
+    let dead_letter: Vec<Vec<u8>> = world
+        .dead_letters
+        .iter()
+        .map(|one| one.bytes.to_vec())
+        .collect();
+    assert_eq!(dead_letter, letters);
+    assert!(
+        world
+            .dead_letters
+            .iter()
+            .all(|one| one.why.contains("kind "))
+    );
     assert_eq!(
         world.announced(),
         1,

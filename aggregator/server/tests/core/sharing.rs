@@ -210,7 +210,7 @@ fn an_unexpected_partition_is_named_until_it_is_gone() {
 }
 
 /// Lets partition 0 be read without a snapshot from a log that begins at offset 7.
-fn headless(world: &mut World) {
+fn truncate_log(world: &mut World) {
     world.held = vec![Stream::Hits];
     world.step(Event::Assigned(vec![0]));
     world.settle();
@@ -243,7 +243,7 @@ fn begins_at_7(world: &mut World) {
 fn a_truncated_log_waits_for_another_groups_snapshot() {
     let mut world = World::shared(World::new(LIMITS).log, 2);
     world.step(Event::RuledToo([0, 2].into()));
-    headless(&mut world);
+    truncate_log(&mut world);
     assert_waits(&mut world, "the log begins at offset 7");
     assert_eq!(world.counters().gaps, 0);
     // It looks for snapshots again and again, and rules nothing meanwhile.
@@ -271,7 +271,7 @@ fn a_truncated_log_waits_for_another_groups_snapshot() {
 fn the_wait_for_another_groups_snapshot_ends() {
     let mut world = World::shared(World::new(LIMITS).log, 2);
     world.step(Event::RuledToo([0].into()));
-    headless(&mut world);
+    truncate_log(&mut world);
     let mut looks = 0;
     loop {
         world.run_for(Span::from_secs(6));
@@ -291,7 +291,7 @@ fn the_wait_for_another_groups_snapshot_ends() {
 #[test]
 fn a_single_group_rules_a_truncated_log_from_a_gap() {
     let mut world = World::shared(World::new(LIMITS).log, 2);
-    headless(&mut world);
+    truncate_log(&mut world);
     // A snapshot may have come meanwhile.
     assert_waits(&mut world, "being restored");
     restore(&mut world, &State::new());

@@ -42,10 +42,12 @@ fn new_limits_lift_denials_in_steps_between_other_work() {
     }
     assert!(world.announced() < before + DENIED);
     assert_eq!(world.why_not_ready(), Vec::<String>::new());
-    let told = |world: &World, domain: &str| {
+    let announced = |world: &World, domain: &str| {
         let scope = Scope::Pair(domain.into());
-        let told = world.frames.iter().flat_map(|frame| &frame.statements);
-        told.filter(|told| told.statement.scope == scope).count()
+        let announced = world.frames.iter().flat_map(|frame| &frame.statements);
+        announced
+            .filter(|announced| announced.statement.scope == scope)
+            .count()
     };
 
     // Both come while slices are left: one is ruled at once, the other waits for the last slice.
@@ -54,41 +56,44 @@ fn new_limits_lift_denials_in_steps_between_other_work() {
     world.hit("once", &next_door, 2);
     world.hit("once", &denied_again, 1);
     let mut steps = Vec::new();
-    while told(&world, &next_door) == 0 {
-        let told = world.announced();
+    while announced(&world, &next_door) == 0 {
+        let announced = world.announced();
         assert!(!world.round(), "the other partition waits");
-        steps.push(world.announced() - told);
+        steps.push(world.announced() - announced);
     }
     assert!(
         world.announced() < before + DENIED,
         "it waited for all slices"
     );
     loop {
-        let told = world.announced();
+        let announced = world.announced();
         let rests = world.round();
-        steps.push(world.announced() - told);
+        steps.push(world.announced() - announced);
         if rests {
             break;
         }
     }
     assert!(steps.iter().all(|step| *step <= 2 * 1_024), "{steps:?}");
-    no_evidence_runs_ahead_of_what_is_told(&world.frames);
+    check_statements_precede_watermarks(&world.frames);
     // All lifts, the neighbour's denial, and the one that the second hit brought.
     assert_eq!(world.announced(), before + DENIED + 2);
     assert_eq!(world.counters().lifts as usize, DENIED);
     assert_eq!(world.why_not_ready(), Vec::<String>::new());
 }
 
-fn no_evidence_runs_ahead_of_what_is_told(frames: &[Frame]) {
-    let mut heard: BTreeMap<u32, u64> = BTreeMap::new();
+fn check_statements_precede_watermarks(frames: &[Frame]) {
+    let mut ruled_upto: BTreeMap<u32, u64> = BTreeMap::new();
     for frame in frames.iter().filter(|frame| &*frame.resource == "once") {
-        for told in &frame.statements {
-            let heard = heard.get(&told.partition).copied().unwrap_or(0);
-            let place = told.statement.place;
-            assert!(heard <= place.offset, "{place}, ruled up to {heard}");
+        for notice in &frame.statements {
+            let ruled_upto = ruled_upto.get(&notice.partition).copied().unwrap_or(0);
+            let place = notice.statement.place;
+            assert!(
+                ruled_upto <= place.offset,
+                "{place}, ruled up to {ruled_upto}"
+            );
         }
         for one in &frame.watermarks {
-            heard.insert(one.partition, one.ruled);
+            ruled_upto.insert(one.partition, one.ruled);
         }
     }
 }

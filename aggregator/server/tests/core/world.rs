@@ -47,7 +47,7 @@ pub struct World {
     /// Notices published about pairs near their limits.
     pub notices: Vec<NoticeFrame>,
     pub answers: Vec<FromAggregator>,
-    pub asides: Vec<DeadLetter>,
+    pub dead_letters: Vec<DeadLetter>,
     pub gave_up: Option<String>,
     /// Snapshots in the order in which they were saved: partition, offset, chunks.
     pub snapshots: Vec<(u32, u64, Chunks)>,
@@ -217,7 +217,7 @@ impl World {
             verdicts: Vec::new(),
             notices: Vec::new(),
             answers: Vec::new(),
-            asides: Vec::new(),
+            dead_letters: Vec::new(),
             gave_up: None,
             snapshots: Vec::new(),
             dropped: Vec::new(),
@@ -326,7 +326,7 @@ impl World {
                     self.answers.push(FromAggregator::decode(&message).unwrap());
                 }
                 Effect::Reply { id, reply } => self.replies.push((id, *reply)),
-                Effect::Aside(aside) => self.asides.push(aside),
+                Effect::Aside(aside) => self.dead_letters.push(aside),
                 Effect::SaveSnapshot {
                     partition,
                     upto,

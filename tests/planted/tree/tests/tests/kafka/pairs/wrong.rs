@@ -47,16 +47,16 @@ fn an_audit_names_the_wrong_aggregator(kafka: &LocalKafka, prefix: &str) {
         .args(["--kafka", kafka.bootstrap(), "--topic-prefix", prefix])
         .output()
         .expect("runs");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let report: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{stdout}");
+    let report: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
     let differences = report["differences"].as_array().expect("a list");
     let testimonies: Vec<&str> = differences
         .iter()
         .filter(|difference| difference["kind"] == "testimony")
         .map(|difference| difference["text"].as_str().expect("a text"))
         .collect();
-    assert!(!testimonies.is_empty(), "{said}");
+    assert!(!testimonies.is_empty(), "{stdout}");
     let right = report["testimonies_equal"].as_u64().expect("a number");
     assert!(0 < right, "those of the right one are the replay's");
     for text in testimonies {

@@ -48,8 +48,10 @@ fn nothing_is_appended_before_the_identity_of_a_generation() {
     world.hit("search", "acme", 6);
     world.run_for(Span::from_secs(1));
     let rest = |world: &World| {
-        let told = world.frames.iter().flat_map(|frame| &frame.statements);
-        told.map(|told| told.remaining).next_back()
+        let statements = world.frames.iter().flat_map(|frame| &frame.statements);
+        statements
+            .map(|statements| statements.remaining)
+            .next_back()
     };
     let (hit_at, lasts) = (world.clock, rest(&world).expect("acme is denied"));
     let before = world.log.clone();

@@ -41,12 +41,13 @@ fn partitions(part: &Snapshot) -> impl Iterator<Item = u32> {
 
 fn listed(parts: &[&Snapshot]) -> Vec<String> {
     let topics = parts.iter().flat_map(|part| &part.topics);
-    let told = topics.flat_map(|topic| &topic.statements);
-    told.map(|told| match &told.statement.scope {
-        Scope::Pair(domain) => domain.to_string(),
-        other => panic!("{other:?}"),
-    })
-    .collect()
+    let statement = topics.flat_map(|topic| &topic.statements);
+    statement
+        .map(|statement| match &statement.statement.scope {
+            Scope::Pair(domain) => domain.to_string(),
+            other => panic!("{other:?}"),
+        })
+        .collect()
 }
 
 fn close(world: &mut World, domains: std::ops::Range<u32>) {
@@ -71,8 +72,8 @@ fn a_snapshot_is_sent_in_parts_one_each_turn() {
     let numbers: Vec<_> = parts.iter().map(|part| (part.part, part.more)).collect();
     assert_eq!(numbers, [(0, true), (1, true), (2, false)]);
     for part in &parts {
-        let told: usize = part.topics.iter().map(|topic| topic.statements.len()).sum();
-        assert!(told <= 2_000);
+        let statement: usize = part.topics.iter().map(|topic| topic.statements.len()).sum();
+        assert!(statement <= 2_000);
         assert_eq!(part.watermarks, parts[0].watermarks);
         assert_eq!(part.topics[0].sequence, parts[0].topics[0].sequence);
     }
@@ -82,15 +83,15 @@ fn a_snapshot_is_sent_in_parts_one_each_turn() {
     assert!((0..4_500).all(|number| once.contains(&format!("d{number}"))));
     // Pairs that were denied meanwhile may be listed; their statements are then beyond the watermark.
     let later = parts[1..].iter().flat_map(|part| &part.topics);
-    for told in later.flat_map(|topic| &topic.statements) {
-        let watermark = &parts[0].watermarks[told.partition as usize];
-        let number = match &told.statement.scope {
+    for statement in later.flat_map(|topic| &topic.statements) {
+        let watermark = &parts[0].watermarks[statement.partition as usize];
+        let number = match &statement.statement.scope {
             Scope::Pair(domain) => domain[1..].parse::<u32>().unwrap(),
             other => panic!("{other:?}"),
         };
         assert_eq!(
             4_500 <= number,
-            watermark.ruled <= told.statement.place.offset
+            watermark.ruled <= statement.statement.place.offset
         );
     }
 }
@@ -114,7 +115,7 @@ fn an_answer_leaves_out_partitions_revoked_meanwhile() {
     assert!(
         later
             .flat_map(|topic| &topic.statements)
-            .all(|told| told.partition != gone)
+            .all(|statement| statement.partition != gone)
     );
 }
 

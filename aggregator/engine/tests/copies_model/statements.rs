@@ -54,7 +54,7 @@ pub fn answered<T: Into<Answer>>(done: Result<T, OpRefused>) -> Answer {
     done.map_or_else(|why| Answer::Refused(refusal(why)), T::into)
 }
 
-pub fn said(out: &Effects) -> Vec<(CopyScope, bool)> {
+pub fn statements_of(out: &Effects) -> Vec<(CopyScope, bool)> {
     out.scopes()
         .map(|(scope, full)| (own(scope), full))
         .collect()

@@ -24,8 +24,8 @@ pub fn a_deleted_topic_is_named_and_a_recreated_one_ruled(kafka: &LocalKafka) {
     let line = one.line_with("the log accepts nothing");
     assert!(line.contains(&format!("`{hits}`")), "{line}");
     assert!(!one.is_ready(), "and nobody is told otherwise");
-    let (code, said) = command(kafka, &prefix, &["topics", "create"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = command(kafka, &prefix, &["topics", "create"]);
+    assert_eq!(code, Some(0), "{output}");
     one.line_with("the log accepts records again");
     until("it is ruled from its beginning on", || {
         let rules = one.rules();
@@ -51,15 +51,15 @@ pub fn a_document_above_a_topics_bound_is_refused_with_both_lengths(kafka: &Loca
         let args = [&["limits", "push", file, "--reason", "test"], more].concat();
         command(kafka, &prefix, &args)
     };
-    let (code, said) = push(&short, &[]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = push(&short, &[]);
+    assert_eq!(code, Some(0), "{output}");
     // By the client's own bound.
     let bound = write(
         "bound.toml",
         "[kafka.properties]\n\"message.max.bytes\" = \"20000\"\n",
     );
-    let (code, said) = push(&long, &["--config", &bound]);
-    assert_eq!(code, Some(65), "{said}");
+    let (code, output) = push(&long, &["--config", &bound]);
+    assert_eq!(code, Some(65), "{output}");
     for part in [
         &*format!("`{prefix}.limits`"),
         "a record of 40",
@@ -67,7 +67,7 @@ pub fn a_document_above_a_topics_bound_is_refused_with_both_lengths(kafka: &Loca
         "at least 1048588",
         "nothing was changed",
     ] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(output.contains(part), "{part}: {output}");
     }
     // By the topic's bound.
     let limits = format!("{prefix}.limits");
@@ -88,12 +88,12 @@ pub fn a_document_above_a_topics_bound_is_refused_with_both_lengths(kafka: &Loca
     until("the broker knows", || {
         push(&long, &["--dry-run"]).0 == Some(78)
     });
-    let (code, said) = push(&long, &[]);
-    assert_eq!(code, Some(78), "{said}");
+    let (code, output) = push(&long, &[]);
+    assert_eq!(code, Some(78), "{output}");
     let both = "max.message.bytes = 20000: expected at least 1048588";
-    assert!(said.contains(both), "{said}");
-    let (_, said) = command(kafka, &prefix, &["limits", "list"]);
-    assert_eq!(said.lines().count(), 1, "what was in force is: {said}");
+    assert!(output.contains(both), "{output}");
+    let (_, output) = command(kafka, &prefix, &["limits", "list"]);
+    assert_eq!(output.lines().count(), 1, "what was in force is: {output}");
 }
 
 fn delete(kafka: &LocalKafka, topic: &str) {
@@ -134,7 +134,7 @@ pub fn recreated_members_are_read_and_limits_change_nothing(kafka: &LocalKafka) 
         "--reason",
         "test",
     ];
-    let (_, said) = command(kafka, &prefix, &push);
+    let (_, output) = command(kafka, &prefix, &push);
     for of in [&mut one, &mut two] {
         let line = of.line_with("limits cannot be read any further");
         assert!(
@@ -151,20 +151,20 @@ pub fn recreated_members_are_read_and_limits_change_nothing(kafka: &LocalKafka) 
     assert_eq!(
         (version(&one), version(&two)),
         (ruling.clone(), ruling),
-        "{said}"
+        "{output}"
     );
     assert!(!one.is_ready() && !two.is_ready());
     let mut set = vec!["limits", "set", "search", "--domain", "acme"];
     set.extend(["--rate", "9/m", "--reason", "test"]);
-    let (code, _, said) = ask(&one, &set);
+    let (code, _, output) = ask(&one, &set);
     assert_ne!(code, Some(0));
-    assert!(said.contains("they were recreated"), "{said}");
+    assert!(output.contains("they were recreated"), "{output}");
 }
 
 /// Creates a missing topic.
 fn make(kafka: &LocalKafka, prefix: &str, topic: &str) {
-    let (code, said) = command(kafka, prefix, &["topics", "create"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = command(kafka, prefix, &["topics", "create"]);
+    assert_eq!(code, Some(0), "{output}");
     let created = format!("{prefix}.{topic}: created");
-    assert!(said.contains(&created), "{said}");
+    assert!(output.contains(&created), "{output}");
 }
