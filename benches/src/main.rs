@@ -43,9 +43,9 @@ struct Args {
 const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
-    let mut words = std::env::args().skip(1);
-    if words.next().as_deref() == Some(CHILD) {
-        return ended(run_child(&words.collect::<Vec<_>>()));
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some(CHILD) {
+        return ended(run_child(&arguments.collect::<Vec<_>>()));
     }
     let args = match Args::try_parse() {
         Ok(args) => args,
@@ -134,8 +134,8 @@ fn measure(args: &Args, benches: &[&'static Bench]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn run_child(words: &[String]) -> anyhow::Result<()> {
-    let Some((name, args)) = words.split_first() else {
+fn run_child(arguments: &[String]) -> anyhow::Result<()> {
+    let Some((name, args)) = arguments.split_first() else {
         anyhow::bail!("{CHILD} of which name?");
     };
     match CHILDREN.iter().find(|part| part.name == name) {

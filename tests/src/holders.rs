@@ -194,7 +194,7 @@ impl Holder {
             .spawn()
             .expect("a holder");
         let output = child.stdout.take().expect("its output");
-        let (sender, said) = channel();
+        let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 // A line that the kill cut off does not count.
@@ -209,7 +209,7 @@ impl Holder {
             name: name.to_owned(),
             stdin: child.stdin.take(),
             child,
-            output: said,
+            output: lines,
         }
     }
 
@@ -286,8 +286,8 @@ impl Holder {
 
     fn next(&self, until: Instant) -> HolderLine {
         let left = until.saturating_duration_since(Instant::now());
-        let said = self.output.recv_timeout(left);
-        said.unwrap_or_else(|error| panic!("{}: {error}", self.name))
+        let line = self.output.recv_timeout(left);
+        line.unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
     fn tell(&mut self, line: &str) {

@@ -139,9 +139,11 @@ impl Serving {
                     self.output.join("\n")
                 );
             };
-            if let (Some(agents), Some(http)) = (word(&line, "agents="), word(&line, "http=")) {
+            if let (Some(agents), Some(http)) =
+                (value_of(&line, "agents="), value_of(&line, "http="))
+            {
                 (self.agents, self.http) = (agents, http);
-                self.feed = word(&line, "feed=").unwrap_or_default();
+                self.feed = value_of(&line, "feed=").unwrap_or_default();
             }
             self.output.push(line);
         }
@@ -205,7 +207,7 @@ impl Serving {
     }
 }
 
-fn word(line: &str, name: &str) -> Option<String> {
+fn value_of(line: &str, name: &str) -> Option<String> {
     let (_, rest) = line.split_once("listening ")?;
     let found = rest
         .split_whitespace()

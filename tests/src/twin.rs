@@ -51,7 +51,7 @@ pub type WholeLog = Vec<((Stream, u32), Vec<Delivered>)>;
 
 /// How many kills a trial is asked for, and the seed of its schedule: by `TOLLGATE_KILLS` and
 /// `TOLLGATE_KILLS_SEED`, or as many as the ordinary run has, and another one each time.
-pub fn asked(ordinary: u64) -> (u64, u64) {
+pub fn kills_and_seed(ordinary: u64) -> (u64, u64) {
     let variable = |name: &str| -> Option<u64> { std::env::var(name).ok()?.parse().ok() };
     let kills = variable("TOLLGATE_KILLS").unwrap_or(ordinary);
     let seed = variable("TOLLGATE_KILLS_SEED").unwrap_or_else(|| u64::from(std::process::id()));

@@ -53,7 +53,7 @@ impl Report {
 
 #[test]
 fn kills_leave_the_journal_as_an_uninterrupted_twin_has_it() {
-    let (kills, seed) = twin::asked(KILLS);
+    let (kills, seed) = twin::kills_and_seed(KILLS);
     let dir = tempfile::tempdir().expect("a temporary directory");
     std::fs::write(dir.path().join("tollgate.toml"), CONFIG).expect("written");
     // The same address each time: agents reconnect to it with everything that was not acknowledged.

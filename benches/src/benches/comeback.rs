@@ -23,7 +23,7 @@ use tollgate_agent::Agent;
 use crate::harness::Session;
 use crate::harness::agents::{block_on, builder};
 use crate::harness::aggregator::Aggregator;
-use crate::harness::child::{Part, argument, say};
+use crate::harness::child::{Part, argument, send_to_parent};
 use crate::harness::clock::monotonic_ns;
 use crate::harness::figure::{Figure, Target};
 
@@ -71,7 +71,10 @@ fn measure(session: &mut Session, mut aggregator: Aggregator, name: &str) -> any
         parts.push(Part::start("comeback-agents", &args)?);
     }
     for part in &mut parts {
-        ensure!(part.hear::<bool>()?, "an agent has heard of no aggregator");
+        ensure!(
+            part.receive::<bool>()?,
+            "an agent has heard of no aggregator"
+        );
     }
     let mut back_s = Vec::new();
     for round in 0..ROUNDS {
@@ -80,8 +83,8 @@ fn measure(session: &mut Session, mut aggregator: Aggregator, name: &str) -> any
         std::thread::sleep(AWAY);
         aggregator.again()?;
         let listens_ns = monotonic_ns();
-        parts[0].tell(&format!("hit {round}"))?;
-        parts[0].hear::<Back>()?;
+        parts[0].send(&format!("hit {round}"))?;
+        parts[0].receive::<Back>()?;
         let last_ns = ask_all(&mut parts, &format!("heard {round}"))?;
         back_s.push(last_ns.saturating_sub(listens_ns) as f64 / 1e9);
     }
@@ -94,16 +97,16 @@ fn measure(session: &mut Session, mut aggregator: Aggregator, name: &str) -> any
 
 /// Sends the same line to all processes. Returns the latest instant of their answers.
 fn ask_all(parts: &mut [Part], what: &str) -> anyhow::Result<u64> {
-    parts.iter_mut().try_for_each(|part| part.tell(what))?;
+    parts.iter_mut().try_for_each(|part| part.send(what))?;
     let mut last_ns = 0;
     for part in parts {
-        last_ns = last_ns.max(part.hear::<Back>()?.at_ns);
+        last_ns = last_ns.max(part.receive::<Back>()?.at_ns);
     }
     Ok(last_ns)
 }
 
 /// The denials that the agents of this process received, by agent and by the number of the denial's round.
-type Heard = Arc<Mutex<HashSet<(u64, u64)>>>;
+type ReceivedRounds = Arc<Mutex<HashSet<(u64, u64)>>>;
 
 /// The child: many agents.
 ///
@@ -114,17 +117,17 @@ pub fn child_agents(args: &[String]) -> anyhow::Result<()> {
     tollgate_server::edge::raise_descriptors();
     let process: u64 = argument(args, 0, "process")?;
     let place = args.get(1..).unwrap_or_default();
-    let heard = Heard::default();
+    let received = ReceivedRounds::default();
     let last_ns = Arc::new(AtomicU64::new(0));
     let mut agents: Vec<Agent> = Vec::new();
     for number in 0..AGENTS {
-        let (hearing, at_ns) = (Arc::clone(&heard), Arc::clone(&last_ns));
+        let (sink, at_ns) = (Arc::clone(&received), Arc::clone(&last_ns));
         let agent = builder(&format!("bench-{process}-{number}"), place)?
             .on_statement(move |news| {
                 let round = news.domain().and_then(|domain| domain.parse().ok());
                 if let Some(round) = round {
-                    let mut heard = hearing.lock().unwrap_or_else(PoisonError::into_inner);
-                    heard.insert((number, round));
+                    let mut received = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                    received.insert((number, round));
                     at_ns.fetch_max(monotonic_ns(), Ordering::Relaxed);
                 }
             })
@@ -136,7 +139,7 @@ pub fn child_agents(args: &[String]) -> anyhow::Result<()> {
     for agent in &agents {
         ensure!(block_on(agent.ready(WITHIN))?, "an agent is not ready");
     }
-    say(&true)?;
+    send_to_parent(&true)?;
     for line in std::io::stdin().lines() {
         let line = line?;
         let at_ns = match line.split_once(' ') {
@@ -151,14 +154,14 @@ pub fn child_agents(args: &[String]) -> anyhow::Result<()> {
             Some(("heard", round)) => {
                 let round: u64 = round.parse()?;
                 wait(|| {
-                    let heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-                    (0..AGENTS).all(|number| heard.contains(&(number, round)))
+                    let received = received.lock().unwrap_or_else(PoisonError::into_inner);
+                    (0..AGENTS).all(|number| received.contains(&(number, round)))
                 })?;
                 last_ns.load(Ordering::Relaxed)
             }
             _ => bail!("told {line:?}"),
         };
-        say(&Back { at_ns })?;
+        send_to_parent(&Back { at_ns })?;
     }
     Ok(())
 }

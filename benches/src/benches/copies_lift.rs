@@ -20,7 +20,7 @@ use tollgate_agent::{Agent, Change, Copies, Hold, Refused};
 use crate::harness::Session;
 use crate::harness::agents::block_on;
 use crate::harness::aggregator::Aggregator;
-use crate::harness::child::{Part, argument, say};
+use crate::harness::child::{Part, argument, send_to_parent};
 use crate::harness::clock::monotonic_ns;
 use crate::harness::figure::{Figure, Target};
 use crate::harness::kafka::{LocalKafka, StartError};
@@ -34,7 +34,7 @@ const WARM_UP: u32 = 30;
 /// Warm-up rounds on Kafka: a broker that was just started interprets its code, and takes twice as long for
 /// a thousand rounds or more.
 const WARM_UP_KAFKA: u32 = 2_000;
-const HEARD_WITHIN: Duration = Duration::from_secs(20);
+const RECEIVED_WITHIN: Duration = Duration::from_secs(20);
 
 const RESOURCE: &str = "sandbox";
 const LIMITS: &str = r#"
@@ -89,17 +89,20 @@ fn measure(place: &[String], warm_up: u32, rounds: u32) -> anyhow::Result<Vec<u6
     };
     let (mut holder, mut waiter) = (start("bench-holds")?, start("bench-waits")?);
     for part in [&mut holder, &mut waiter] {
-        ensure!(part.hear::<bool>()?, "an agent has heard of no aggregator");
+        ensure!(
+            part.receive::<bool>()?,
+            "an agent has heard of no aggregator"
+        );
     }
     let mut delays = Vec::new();
     for number in 0..warm_up + rounds {
-        holder.tell(&format!("take {number}"))?;
-        waiter.tell(&format!("denied {number}"))?;
-        ensure!(waiter.hear::<bool>()?, "{number}: not denied elsewhere");
-        holder.tell(&format!("release {number}"))?;
-        waiter.tell(&format!("opened {number}"))?;
-        let released: u64 = holder.hear()?;
-        let opened: u64 = waiter.hear()?;
+        holder.send(&format!("take {number}"))?;
+        waiter.send(&format!("denied {number}"))?;
+        ensure!(waiter.receive::<bool>()?, "{number}: not denied elsewhere");
+        holder.send(&format!("release {number}"))?;
+        waiter.send(&format!("opened {number}"))?;
+        let released: u64 = holder.receive()?;
+        let opened: u64 = waiter.receive()?;
         if warm_up <= number {
             delays.push(opened.saturating_sub(released));
         }
@@ -130,12 +133,12 @@ fn report(session: &mut Session, log: &str, mut delays: Vec<u64>, most_ms: f64) 
 
 /// The last change of each domain that the agent received, and when.
 #[derive(Default)]
-struct Heard {
+struct ReceivedChanges {
     last: Mutex<HashMap<String, (Change, u64)>>,
     changed: Condvar,
 }
 
-impl Heard {
+impl ReceivedChanges {
     fn take_in(&self, domain: &str, change: Change) {
         let at_ns = monotonic_ns();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +152,9 @@ impl Heard {
         let other = |last: &mut HashMap<String, (Change, u64)>| {
             last.get(domain).is_none_or(|(change, _)| *change != wanted)
         };
-        let waited = self.changed.wait_timeout_while(last, HEARD_WITHIN, other);
+        let waited = self
+            .changed
+            .wait_timeout_while(last, RECEIVED_WITHIN, other);
         let (last, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let (change, at_ns) = last.get(domain)?;
         (*change == wanted).then_some(*at_ns)
@@ -162,10 +167,10 @@ impl Heard {
 ///
 /// If its settings are invalid, or the parent sends an unexpected line.
 pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
-    let heard = Arc::new(Heard::default());
-    let agent = agent(args, &heard)?;
+    let received = Arc::new(ReceivedChanges::default());
+    let agent = agent(args, &received)?;
     let sandbox = agent.copies(RESOURCE);
-    say(&block_on(agent.ready(Duration::from_secs(20)))?)?;
+    send_to_parent(&block_on(agent.ready(Duration::from_secs(20)))?)?;
     let mut held: HashMap<String, Hold> = HashMap::new();
     for line in std::io::stdin().lines() {
         let line = line?;
@@ -181,16 +186,16 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
                 let hold = held.remove(&name);
                 let at_ns = monotonic_ns();
                 drop(hold);
-                say(&at_ns)?;
+                send_to_parent(&at_ns)?;
             }
             "denied" => {
-                let denied = heard.wait_for(&name, Change::Denied).is_some();
-                say(&(denied && is_denied(&sandbox, &name)))?;
+                let denied = received.wait_for(&name, Change::Denied).is_some();
+                send_to_parent(&(denied && is_denied(&sandbox, &name)))?;
             }
             "opened" => {
-                let heard_ns = heard.wait_for(&name, Change::Opened);
+                let heard_ns = received.wait_for(&name, Change::Opened);
                 heard_ns.with_context(|| format!("{name} is not lifted"))?;
-                say(&first_taken_ns(&sandbox, &name)?)?;
+                send_to_parent(&first_taken_ns(&sandbox, &name)?)?;
             }
             _ => anyhow::bail!("told {line:?}"),
         }
@@ -200,7 +205,7 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
 
 /// Whether calls are refused. Calls see a received change a moment later.
 fn is_denied(copies: &Copies, domain: &str) -> bool {
-    let until = Instant::now() + HEARD_WITHIN;
+    let until = Instant::now() + RECEIVED_WITHIN;
     while Instant::now() < until {
         if matches!(copies.peek(domain), Err(Refused::Denied(_))) {
             return true;
@@ -212,7 +217,7 @@ fn is_denied(copies: &Copies, domain: &str) -> bool {
 
 /// When a call first took a copy.
 fn first_taken_ns(copies: &Copies, domain: &str) -> anyhow::Result<u64> {
-    let until = Instant::now() + HEARD_WITHIN;
+    let until = Instant::now() + RECEIVED_WITHIN;
     loop {
         match copies.reserve(domain, 1) {
             Ok(hold) => {
@@ -226,15 +231,15 @@ fn first_taken_ns(copies: &Copies, domain: &str) -> anyhow::Result<u64> {
     }
 }
 
-fn agent(args: &[String], heard: &Arc<Heard>) -> anyhow::Result<Agent> {
+fn agent(args: &[String], received: &Arc<ReceivedChanges>) -> anyhow::Result<Agent> {
     let (name, address): (String, String) =
         (argument(args, 0, "name")?, argument(args, 1, "address")?);
-    let hearing = Arc::clone(heard);
+    let sink = Arc::clone(received);
     let mut builder = Agent::builder()
         .name(&name)
         .aggregator(&address)
         .on_statement(move |news| {
-            hearing.take_in(news.domain().unwrap_or_default(), news.change());
+            sink.take_in(news.domain().unwrap_or_default(), news.change());
         });
     if let (Some(bootstrap), Some(prefix)) = (args.get(2), args.get(3)) {
         builder = builder.kafka(bootstrap).kafka_topic_prefix(prefix);
@@ -248,11 +253,11 @@ mod tests {
 
     #[test]
     fn a_lift_is_distinguished_from_the_denial_before_it() {
-        let heard = Heard::default();
-        heard.take_in("a", Change::Denied);
-        let denied = heard.wait_for("a", Change::Denied);
-        heard.take_in("a", Change::Opened);
-        let opened = heard.wait_for("a", Change::Opened);
+        let received = ReceivedChanges::default();
+        received.take_in("a", Change::Denied);
+        let denied = received.wait_for("a", Change::Denied);
+        received.take_in("a", Change::Opened);
+        let opened = received.wait_for("a", Change::Opened);
         assert!(denied.is_some() && denied <= opened);
     }
 }

@@ -20,7 +20,7 @@ use tollgate_agent::{Agent, Change, Confirmation, Hold};
 use crate::harness::Session;
 use crate::harness::agents::{block_on, connected};
 use crate::harness::aggregator::Aggregator;
-use crate::harness::child::{Part, argument, end_with_parent, say};
+use crate::harness::child::{Part, argument, end_with_parent, send_to_parent};
 use crate::harness::clock::monotonic_ns;
 use crate::harness::figure::{Figure, Target};
 use crate::harness::stats::percentile;
@@ -146,7 +146,10 @@ fn hold_all(aggregator: &Aggregator, domains: &[String]) -> anyhow::Result<Vec<P
     };
     let mut holders = domains.iter().map(start).collect::<Result<Vec<_>, _>>()?;
     for holder in &mut holders {
-        ensure!(holder.hear::<bool>()?, "what nobody holds is not confirmed");
+        ensure!(
+            holder.receive::<bool>()?,
+            "what nobody holds is not confirmed"
+        );
     }
     Ok(holders)
 }
@@ -162,8 +165,8 @@ fn not_to_be_had(agent: &Agent, domains: &[String]) -> anyhow::Result<u64> {
         .collect();
     missing += (domains.len() - holds.len()) as u64 * u64::from(COPIES);
     for hold in &holds {
-        let word = async { tokio::time::timeout(LOST_AFTER, hold.confirmed()).await };
-        missing += match block_on(word)? {
+        let verdict = async { tokio::time::timeout(LOST_AFTER, hold.confirmed()).await };
+        missing += match block_on(verdict)? {
             Ok(Confirmation::Confirmed) => 0,
             Ok(Confirmation::Excess { copies, .. }) => u64::from(copies),
             _ => u64::from(COPIES),
@@ -206,7 +209,7 @@ pub fn child_holder(args: &[String]) -> anyhow::Result<()> {
         "the agent has heard of no aggregator"
     );
     let hold = sandbox.reserve(&name, COPIES)?;
-    say(&(block_on(hold.confirmed())? == Confirmation::Confirmed))?;
+    send_to_parent(&(block_on(hold.confirmed())? == Confirmation::Confirmed))?;
     end_with_parent();
     loop {
         std::thread::park();

@@ -24,7 +24,7 @@ use crate::harness::Session;
 use crate::harness::beside;
 use crate::harness::clock::wall_us;
 use crate::harness::figure::{Figure, Target};
-use crate::harness::owner::Owner;
+use crate::harness::serving::ServingAggregator;
 use crate::load::SEED;
 use crate::load::batches::{Courier, ENTRIES, RESOURCE};
 use crate::load::names::domain;
@@ -129,7 +129,7 @@ impl CoreRounds {
 
 /// Writes hits of all partitions after the limits that they are ruled by.
 fn write_journal(journal: &Path, entries: u64) -> anyhow::Result<()> {
-    let first = Owner::start_on_journal(journal, LIMITS, 1)?;
+    let first = ServingAggregator::start_on_journal(journal, LIMITS, 1)?;
     first.await_ready(PARTITIONS, WITHIN)?;
     first.kill()?;
     let (events, mut inbox) = mpsc::channel(1_024);
@@ -191,13 +191,13 @@ fn rule(journal: &Path, threads: &[usize], entries: u64) -> anyhow::Result<f64> 
         .map(|_| JournalCopy::of(journal))
         .collect::<anyhow::Result<_>>()?;
     let begun = Instant::now();
-    let owners: Vec<Owner> = threads
+    let aggregators: Vec<ServingAggregator> = threads
         .iter()
         .zip(&copies)
-        .map(|(threads, copy)| Owner::start_on_journal(&copy.journal, LIMITS, *threads))
+        .map(|(threads, copy)| ServingAggregator::start_on_journal(&copy.journal, LIMITS, *threads))
         .collect::<anyhow::Result<_>>()?;
-    for owner in &owners {
-        await_ruled(owner, entries)?;
+    for aggregator in &aggregators {
+        await_ruled(aggregator, entries)?;
     }
     Ok(begun.elapsed().as_secs_f64())
 }
@@ -205,16 +205,16 @@ fn rule(journal: &Path, threads: &[usize], entries: u64) -> anyhow::Result<f64> 
 /// Keeps a journal that was ruled to its end.
 fn keep_ruled(journal: &Path, ruled: &Path, entries: u64) -> anyhow::Result<()> {
     copy(journal, ruled)?;
-    let owner = Owner::start_on_journal(ruled, LIMITS, 2)?;
-    await_ruled(&owner, entries)?;
+    let aggregator = ServingAggregator::start_on_journal(ruled, LIMITS, 2)?;
+    await_ruled(&aggregator, entries)?;
     // Statements are appended a moment after they were ruled.
-    owner.await_ready(PARTITIONS, WITHIN)?;
+    aggregator.await_ready(PARTITIONS, WITHIN)?;
     std::thread::sleep(Duration::from_secs(1));
-    owner.kill()
+    aggregator.kill()
 }
 
-fn await_ruled(owner: &Owner, entries: u64) -> anyhow::Result<()> {
-    owner.await_metric("tollgate_entries_total", entries as f64, WITHIN)
+fn await_ruled(aggregator: &ServingAggregator, entries: u64) -> anyhow::Result<()> {
+    aggregator.await_metric("tollgate_entries_total", entries as f64, WITHIN)
 }
 
 fn audit_on(ruled: &Path, threads: usize) -> anyhow::Result<f64> {

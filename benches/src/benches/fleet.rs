@@ -18,10 +18,10 @@ use tollgate_agent::{Agent, Rate};
 
 use crate::harness::Session;
 use crate::harness::agents::block_on;
-use crate::harness::child::{Part, argument, say};
+use crate::harness::child::{Part, argument, send_to_parent};
 use crate::harness::figure::{Figure, Target};
 use crate::harness::kafka::{LocalKafka, StartError};
-use crate::harness::owner::{Owner, cpu_s, descendants_cpu_s};
+use crate::harness::serving::{ServingAggregator, cpu_s, descendants_cpu_s};
 use crate::load::names::domain;
 use crate::load::zipf::Draws;
 
@@ -94,28 +94,28 @@ fn push_through(
     };
     session.step(what);
     let prefix = format!("bench-pipeline-{how}");
-    let owner = Owner::start(kafka, &prefix, "agg-1", OPEN, PARTITIONS, &[])?;
-    owner.await_ready(PARTITIONS, READY_WITHIN)?;
-    let mut agent = agent_part(&owner, kafka, &prefix)?;
+    let aggregator = ServingAggregator::start(kafka, &prefix, "agg-1", OPEN, PARTITIONS, &[])?;
+    aggregator.await_ready(PARTITIONS, READY_WITHIN)?;
+    let mut agent = agent_part(&aggregator, kafka, &prefix)?;
     // A new broker compiles its own code, which takes more CPU time than its work.
-    agent.tell(&format!("{how} 100000 {OFFERED} {WARM_S}"))?;
-    let warm: Done = agent.hear()?;
-    await_all_ruled(&owner, &warm)?;
-    let ruled_before = hits_ruled(&owner)?;
-    let entries_before = owner.metric("tollgate_entries_total")?;
+    agent.send(&format!("{how} 100000 {OFFERED} {WARM_S}"))?;
+    let warm: Done = agent.receive()?;
+    await_all_ruled(&aggregator, &warm)?;
+    let ruled_before = hits_ruled(&aggregator)?;
+    let entries_before = aggregator.metric("tollgate_entries_total")?;
     let all_before = descendants_cpu_s(std::process::id());
-    let (agent_before, owner_before) = (cpu_s(agent.id()), cpu_s(owner.id()));
+    let (agent_before, aggregator_before) = (cpu_s(agent.id()), cpu_s(aggregator.id()));
     let begun = Instant::now();
-    agent.tell(&format!("{how} 100000 {OFFERED} {seconds}"))?;
-    let done: Done = agent.hear()?;
-    await_all_ruled(&owner, &done)?;
+    agent.send(&format!("{how} 100000 {OFFERED} {seconds}"))?;
+    let done: Done = agent.receive()?;
+    await_all_ruled(&aggregator, &done)?;
     let took = begun.elapsed().as_secs_f64();
-    let hits = hits_ruled(&owner)? - ruled_before;
-    let entries = owner.metric("tollgate_entries_total")? - entries_before;
+    let hits = hits_ruled(&aggregator)? - ruled_before;
+    let entries = aggregator.metric("tollgate_entries_total")? - entries_before;
     let agents_s = cpu_s(agent.id()) - agent_before;
-    let owner_s = cpu_s(owner.id()) - owner_before;
-    let broker_s = descendants_cpu_s(std::process::id()) - all_before - agents_s - owner_s;
-    let bytes = owner.bytes_of_partition_0(kafka, &prefix, PARTITIONS)?;
+    let aggregator_s = cpu_s(aggregator.id()) - aggregator_before;
+    let broker_s = descendants_cpu_s(std::process::id()) - all_before - agents_s - aggregator_s;
+    let bytes = aggregator.bytes_of_partition_0(kafka, &prefix, PARTITIONS)?;
     let figure = Figure::single(format!("hits ruled, {what}"), "hits/s", hits / took).note(format!(
         "{hits} hits in {took:.1} s, of them {:.1} s of hitting by one agent at {OFFERED} a second, after \
          {WARM_S} s as warming; {} more were dropped at its bounds and counted; {:.0} entries/s; {:.2} hits an \
@@ -127,7 +127,7 @@ fn push_through(
         bytes,
         agents_s / hits * 1e6,
         broker_s / hits * 1e6,
-        owner_s / hits * 1e6,
+        aggregator_s / hits * 1e6,
     ));
     session.add(match how {
         "zipf" => figure.target(Target::AtLeast(3_000_000.0)),
@@ -146,19 +146,21 @@ pub fn recovery(session: &mut Session) -> anyhow::Result<()> {
         session.step("a million pairs");
         let prefix = "bench-recovery";
         let static_member = "\"group.instance.id\" = \"NAME\"";
-        let start = |name, more: &[&str]| Owner::start(kafka, prefix, name, LONG, PARTITIONS, more);
+        let start = |name, more: &[&str]| {
+            ServingAggregator::start(kafka, prefix, name, LONG, PARTITIONS, more)
+        };
         let first = start("agg-1", &[static_member])?;
         first.await_ready(PARTITIONS, READY_WITHIN)?;
         let mut agent = agent_part(&first, kafka, prefix)?;
-        agent.tell("each 1000000 100000 0")?;
-        let done: Done = agent.hear()?;
+        agent.send("each 1000000 100000 0")?;
+        let done: Done = agent.receive()?;
         ensure!(done.dropped == 0, "{done:?}");
         first.await_metric("tollgate_pairs", 1e6, RULED_WITHIN)?;
         // Two rounds of snapshots of each partition: the second has all pairs.
         let saved = first.metric("tollgate_snapshots_saved_total")?;
         let all = saved + 2.0 * f64::from(PARTITIONS);
-        agent.tell("zipf 1000000 20000 25")?;
-        let _: Done = agent.hear()?;
+        agent.send("zipf 1000000 20000 25")?;
+        let _: Done = agent.receive()?;
         first.await_metric("tollgate_snapshots_saved_total", all, RULED_WITHIN)?;
 
         session.step("killed, and started again");
@@ -202,16 +204,20 @@ pub fn recovery(session: &mut Session) -> anyhow::Result<()> {
 
 /// Hits that an aggregator has ruled, including late ones. If a hit waits long on its way, the rules move its
 /// agent's stamps as for a wrong clock, so some hits are late.
-fn hits_ruled(owner: &Owner) -> anyhow::Result<f64> {
-    let of = |what: &str| owner.metric(&format!("tollgate_hits_{what}_total"));
+fn hits_ruled(aggregator: &ServingAggregator) -> anyhow::Result<f64> {
+    let of = |what: &str| aggregator.metric(&format!("tollgate_hits_{what}_total"));
     Ok(of("granted")? + of("excess")? + of("late")?)
 }
 
 /// Waits until every acknowledged hit is ruled.
-fn await_all_ruled(owner: &Owner, done: &Done) -> anyhow::Result<()> {
+fn await_all_ruled(aggregator: &ServingAggregator, done: &Done) -> anyhow::Result<()> {
     let end = Instant::now() + RULED_WITHIN;
-    while hits_ruled(owner)? < done.acknowledged as f64 {
-        ensure!(Instant::now() < end, "{} of {done:?}", hits_ruled(owner)?);
+    while hits_ruled(aggregator)? < done.acknowledged as f64 {
+        ensure!(
+            Instant::now() < end,
+            "{} of {done:?}",
+            hits_ruled(aggregator)?
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())
@@ -222,7 +228,7 @@ fn beside_another_group(session: &mut Session, kafka: &LocalKafka) -> anyhow::Re
     session.step("killed, beside another group");
     let prefix = "bench-hot-pairs";
     let start = |group| {
-        Owner::start_in(
+        ServingAggregator::start_in(
             group,
             kafka,
             prefix,
@@ -235,13 +241,13 @@ fn beside_another_group(session: &mut Session, kafka: &LocalKafka) -> anyhow::Re
     one.await_ready(PARTITIONS, READY_WITHIN)?;
     other.await_ready(PARTITIONS, READY_WITHIN)?;
     let mut agent = agent_part(&one, kafka, prefix)?;
-    agent.tell("zipf 1000 20000 12")?;
+    agent.send("zipf 1000 20000 12")?;
     one.await_metric("tollgate_hits_granted_total", 1.0, READY_WITHIN)?;
     other.await_metric("tollgate_hits_granted_total", 1.0, READY_WITHIN)?;
     let before = longest_pause(&one, HOT_PAIRS_FOR)?;
     other.kill()?;
     let after = longest_pause(&one, HOT_PAIRS_FOR)?;
-    let done: Done = agent.hear()?;
+    let done: Done = agent.receive()?;
     ensure!(done.dropped == 0, "{done:?}");
     let figure = Figure::single(
         "kill to ruling by the other of two groups (hot pairs)",
@@ -257,9 +263,9 @@ fn beside_another_group(session: &mut Session, kafka: &LocalKafka) -> anyhow::Re
 }
 
 /// The longest time in which an aggregator ruled nothing.
-fn longest_pause(owner: &Owner, of: Duration) -> anyhow::Result<f64> {
+fn longest_pause(aggregator: &ServingAggregator, of: Duration) -> anyhow::Result<f64> {
     let end = Instant::now() + of;
-    let ruled = || owner.metric("tollgate_entries_total");
+    let ruled = || aggregator.metric("tollgate_entries_total");
     let (mut last, mut since, mut longest) = (ruled()?, Instant::now(), Duration::ZERO);
     while Instant::now() < end {
         let now = ruled()?;
@@ -273,10 +279,10 @@ fn longest_pause(owner: &Owner, of: Duration) -> anyhow::Result<f64> {
 }
 
 /// Waits until two aggregators have all partitions between them.
-fn await_shared(one: &Owner, other: &Owner) -> anyhow::Result<()> {
+fn await_shared(one: &ServingAggregator, other: &ServingAggregator) -> anyhow::Result<()> {
     let end = Instant::now() + READY_WITHIN;
     loop {
-        let ready = |owner: &Owner| owner.metric("tollgate_partitions_ready");
+        let ready = |aggregator: &ServingAggregator| aggregator.metric("tollgate_partitions_ready");
         let (of_one, of_other) = (ready(one)?, ready(other)?);
         if of_one + of_other == f64::from(PARTITIONS) && 0.0 < of_other {
             return Ok(());
@@ -301,18 +307,20 @@ pub fn catch_up(session: &mut Session) -> anyhow::Result<()> {
         |session, kafka| {
             let prefix = "bench-catch-up";
             let static_member = ["\"group.instance.id\" = \"NAME\""];
-            let start = || Owner::start(kafka, prefix, "agg-1", OPEN, PARTITIONS, &static_member);
+            let start = || {
+                ServingAggregator::start(kafka, prefix, "agg-1", OPEN, PARTITIONS, &static_member)
+            };
             let first = start()?;
             first.await_ready(PARTITIONS, READY_WITHIN)?;
             let mut agent = agent_part(&first, kafka, prefix)?;
-            agent.tell("zipf 100000 100000 5")?;
-            let before: Done = agent.hear()?;
+            agent.send("zipf 100000 100000 5")?;
+            let before: Done = agent.receive()?;
             await_all_ruled(&first, &before)?;
             // Everything so far is in a snapshot by now, or must be caught up with, too.
             first.kill()?;
             session.step("a minute without anybody");
-            agent.tell("zipf 100000 100000 60")?;
-            let missed: Done = agent.hear()?;
+            agent.send("zipf 100000 100000 60")?;
+            let missed: Done = agent.receive()?;
             ensure!(missed.dropped == 0, "{missed:?}");
             let begun = Instant::now();
             let again = start()?;
@@ -333,14 +341,21 @@ pub fn catch_up(session: &mut Session) -> anyhow::Result<()> {
     )
 }
 
-fn agent_part(owner: &Owner, kafka: &LocalKafka, prefix: &str) -> anyhow::Result<Part> {
+fn agent_part(
+    aggregator: &ServingAggregator,
+    kafka: &LocalKafka,
+    prefix: &str,
+) -> anyhow::Result<Part> {
     let args = [
-        owner.agents.clone(),
+        aggregator.agents.clone(),
         kafka.bootstrap().to_owned(),
         prefix.to_owned(),
     ];
     let mut part = Part::start("fleet-agent", &args)?;
-    ensure!(part.hear::<bool>()?, "the agent has heard of no aggregator");
+    ensure!(
+        part.receive::<bool>()?,
+        "the agent has heard of no aggregator"
+    );
     Ok(part)
 }
 
@@ -360,7 +375,7 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
         .recorder_bytes(2 << 20)
         .build()?;
     let rate = agent.rate(RESOURCE);
-    say(&block_on(agent.ready(Duration::from_secs(20)))?)?;
+    send_to_parent(&block_on(agent.ready(Duration::from_secs(20)))?)?;
     for line in std::io::stdin().lines() {
         let line = line?;
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
@@ -391,7 +406,7 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
             _ => anyhow::bail!("told {line:?}"),
         }
         let seconds = begun.elapsed().as_secs_f64();
-        say(&settled(&agent, seconds)?)?;
+        send_to_parent(&settled(&agent, seconds)?)?;
     }
     Ok(())
 }

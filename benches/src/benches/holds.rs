@@ -18,7 +18,7 @@ use tollgate_shared::wire::hits::Sender;
 use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 
 use crate::harness::Session;
-use crate::harness::child::{argument, ask, say};
+use crate::harness::child::{argument, ask, send_to_parent};
 use crate::harness::clock::took;
 use crate::harness::figure::{Figure, Target};
 use crate::harness::memory::resident_bytes;
@@ -104,7 +104,7 @@ pub fn child_memory(args: &[String]) -> anyhow::Result<()> {
     let grown = resident_bytes()?.saturating_sub(before);
     let engine = &fleet.partition.engine;
     let tables: usize = engine.copies().map(|(_, of)| of.heap_bytes()).sum();
-    say(&(grown as f64 / holds as f64, tables as f64 / holds as f64))
+    send_to_parent(&(grown as f64 / holds as f64, tables as f64 / holds as f64))
 }
 
 /// The longest CPU times of operations.

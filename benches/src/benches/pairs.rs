@@ -13,7 +13,7 @@ use std::num::NonZeroU32;
 use governor::{Quota, RateLimiter};
 
 use crate::harness::Session;
-use crate::harness::child::{argument, ask, say};
+use crate::harness::child::{argument, ask, send_to_parent};
 use crate::harness::figure::{Figure, Target};
 use crate::harness::memory::resident_bytes;
 use crate::load::batches::{BEGIN_US, Courier, ENTRIES};
@@ -116,7 +116,7 @@ pub fn child_engine(args: &[String]) -> anyhow::Result<()> {
         partition.engine.pairs() == u64::from(pairs),
         "not every pair was taken in"
     );
-    say(&bytes_each(before, after, pairs))
+    send_to_parent(&bytes_each(before, after, pairs))
 }
 
 /// Memory that is needed once (buffers of batches, pages of the program) is not part of a pair.
@@ -180,7 +180,7 @@ pub fn child_flood(args: &[String]) -> anyhow::Result<()> {
         u64::from(names) <= turned_away,
         "{turned_away} hits were turned away"
     );
-    say(&bytes_each(before, after, cap))
+    send_to_parent(&bytes_each(before, after, cap))
 }
 
 /// The child that fills a `governor`.
@@ -203,7 +203,7 @@ pub fn child_governor(args: &[String]) -> anyhow::Result<()> {
         limiter.len() == pairs as usize,
         "not every key was taken in"
     );
-    say(&bytes_each(before, after, pairs))
+    send_to_parent(&bytes_each(before, after, pairs))
 }
 
 fn bytes_each(before: u64, after: u64, pairs: u32) -> f64 {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use crate::harness::Session;
 use crate::harness::agents::{block_on, builder};
 use crate::harness::aggregator::Aggregator;
-use crate::harness::child::{Part, argument, say};
+use crate::harness::child::{Part, argument, send_to_parent};
 use crate::harness::clock::monotonic_ns;
 use crate::harness::figure::{Figure, Target};
 use crate::harness::kafka::{LocalKafka, StartError};
@@ -38,7 +38,7 @@ const ROUNDS: u32 = 3;
 const WARM_UP: u32 = 50;
 /// The same on Kafka: a broker that was just started interprets its code, and takes twice as long at first.
 const WARM_UP_KAFKA: u32 = 2_000;
-const HEARD_WITHIN: Duration = Duration::from_secs(5);
+const RECEIVED_WITHIN: Duration = Duration::from_secs(5);
 
 const RESOURCE: &str = "api.closed";
 const LIMITS: &str = r#"
@@ -52,7 +52,7 @@ tiers = [{ limit = 1, window = "1h", active = "1h" }]
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Seen {
     called: Vec<(u32, u64)>,
-    heard: Vec<(u32, u64)>,
+    received: Vec<(u32, u64)>,
 }
 
 /// Runs the benchmark.
@@ -117,7 +117,7 @@ impl Rounds {
         self.p50_ns.extend(p50_ns.map(|ns| ns as f64));
         self.delays.slowest.append(&mut round.slowest);
         self.delays.each.append(&mut round.each);
-        self.delays.unheard += round.unheard;
+        self.delays.undelivered += round.undelivered;
         Ok(())
     }
 }
@@ -130,20 +130,23 @@ fn measure(place: &[String], warm_up: u32, denials: u32) -> anyhow::Result<Delay
         parts.push(Part::start("propagation-agent", &args)?);
     }
     for part in &mut parts {
-        ensure!(part.hear::<bool>()?, "an agent has heard of no aggregator");
+        ensure!(
+            part.receive::<bool>()?,
+            "an agent has heard of no aggregator"
+        );
     }
     let mut due = Instant::now();
     for number in 0..warm_up + denials {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         due += EVERY;
-        parts[number as usize % AGENTS].tell(&number.to_string())?;
+        parts[number as usize % AGENTS].send(&number.to_string())?;
     }
     let mut seen = Vec::new();
     for part in &mut parts {
-        part.tell(&format!("report {}", warm_up + denials))?;
+        part.send(&format!("report {}", warm_up + denials))?;
     }
     for part in &mut parts {
-        seen.push(part.hear::<Seen>()?);
+        seen.push(part.receive::<Seen>()?);
     }
     Ok(Delays::of(&seen, warm_up))
 }
@@ -156,27 +159,27 @@ struct Delays {
     /// One per denial and agent.
     each: Vec<u64>,
     /// Denials that some agent never received.
-    unheard: u64,
+    undelivered: u64,
 }
 
 impl Delays {
     /// Combines what the agents saw of the domains from `first` on.
     fn of(seen: &[Seen], first: u32) -> Self {
-        let heard: Vec<HashMap<u32, u64>> = seen
+        let received: Vec<HashMap<u32, u64>> = seen
             .iter()
-            .map(|seen| seen.heard.iter().copied().collect())
+            .map(|seen| seen.received.iter().copied().collect())
             .collect();
         let mut delays = Self::default();
         let called = seen.iter().flat_map(|seen| &seen.called);
         for (number, called_ns) in called.filter(|(number, _)| first <= *number) {
-            let of_all: Vec<u64> = heard
+            let of_all: Vec<u64> = received
                 .iter()
-                .filter_map(|heard| heard.get(number))
+                .filter_map(|received| received.get(number))
                 .map(|heard_ns| heard_ns.saturating_sub(*called_ns))
                 .collect();
             match of_all.iter().max() {
                 Some(slowest) if of_all.len() == seen.len() => delays.slowest.push(*slowest),
-                _ => delays.unheard += 1,
+                _ => delays.undelivered += 1,
             }
             delays.each.extend(of_all);
         }
@@ -232,7 +235,7 @@ impl Delays {
             Figure::single(
                 format!("{log}denials that an agent never heard of"),
                 "",
-                self.unheard as f64,
+                self.undelivered as f64,
             )
             .target(Target::AtMost(0.0)),
         );
@@ -240,12 +243,12 @@ impl Delays {
 }
 
 #[derive(Default)]
-struct Heard {
+struct ReceivedDenials {
     list: Mutex<Vec<(u32, u64)>>,
     changed: Condvar,
 }
 
-impl Heard {
+impl ReceivedDenials {
     fn take_in(&self, domain: &str) {
         let at_ns = monotonic_ns();
         let number = domain
@@ -265,7 +268,7 @@ impl Heard {
         let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self
             .changed
-            .wait_timeout_while(list, HEARD_WITHIN, |list| list.len() < count);
+            .wait_timeout_while(list, RECEIVED_WITHIN, |list| list.len() < count);
         let (list, _) = waited.unwrap_or_else(PoisonError::into_inner);
         list.clone()
     }
@@ -278,19 +281,19 @@ impl Heard {
 /// If its settings are invalid, or the parent sends an unexpected line.
 pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
     let name: String = argument(args, 0, "name")?;
-    let heard = Arc::new(Heard::default());
-    let hearing = Arc::clone(&heard);
+    let received = Arc::new(ReceivedDenials::default());
+    let sink = Arc::clone(&received);
     let agent = builder(&name, args.get(1..).unwrap_or_default())?
-        .on_statement(move |news| hearing.take_in(news.domain().unwrap_or_default()))
+        .on_statement(move |news| sink.take_in(news.domain().unwrap_or_default()))
         .build()?;
     let rate = agent.rate(RESOURCE);
-    say(&block_on(agent.ready(Duration::from_secs(10)))?)?;
+    send_to_parent(&block_on(agent.ready(Duration::from_secs(10)))?)?;
     let mut called = Vec::new();
     for line in std::io::stdin().lines() {
         let line = line?;
         if let Some(count) = line.strip_prefix("report ") {
-            let heard = heard.wait_for(count.parse()?);
-            return say(&Seen { called, heard });
+            let received = received.wait_for(count.parse()?);
+            return send_to_parent(&Seen { called, received });
         }
         let number: u32 = line.parse().with_context(|| format!("told {line:?}"))?;
         let name = domain(number);
@@ -311,16 +314,16 @@ mod tests {
         let seen = [
             Seen {
                 called: vec![(0, 5), (1, 100), (3, 300)],
-                heard: vec![(0, 9), (1, 130), (2, 240), (3, 310)],
+                received: vec![(0, 9), (1, 130), (2, 240), (3, 310)],
             },
             Seen {
                 called: vec![(2, 200)],
-                heard: vec![(0, 8), (1, 150), (2, 210)],
+                received: vec![(0, 8), (1, 150), (2, 210)],
             },
         ];
         let delays = Delays::of(&seen, 1);
         assert_eq!(delays.slowest, [50, 40]);
         assert_eq!(delays.each, [30, 50, 10, 40, 10]);
-        assert_eq!(delays.unheard, 1);
+        assert_eq!(delays.undelivered, 1);
     }
 }

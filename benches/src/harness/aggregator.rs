@@ -262,8 +262,8 @@ mod tests {
     fn an_aggregator_says_where_agents_reach_it() {
         let line = "INFO tollgate: listening http=127.0.0.1:1 agents=127.0.0.1:2 feed=127.0.0.1:3";
         let at = Listening::in_line(line).expect("a line that says it");
-        let said = [&*at.http, &*at.agents, &*at.feed];
-        assert_eq!(said, ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]);
+        let found = [&*at.http, &*at.agents, &*at.feed];
+        assert_eq!(found, ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]);
         assert_eq!(Listening::in_line("listening to nobody"), None);
     }
 }

@@ -70,7 +70,7 @@ impl Part {
     /// # Errors
     ///
     /// If it has ended.
-    pub fn tell(&mut self, line: &str) -> anyhow::Result<()> {
+    pub fn send(&mut self, line: &str) -> anyhow::Result<()> {
         let input = self.input.as_mut().context("the child's input")?;
         writeln!(input, "{line}")
             .and_then(|()| input.flush())
@@ -82,7 +82,7 @@ impl Part {
     /// # Errors
     ///
     /// If it has ended, or sends something unexpected.
-    pub fn hear<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
+    pub fn receive<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
         let mut line = String::new();
         if self.output.read_line(&mut line)? == 0 {
             bail!("{} ended without an answer", self.name);
@@ -104,7 +104,7 @@ impl Drop for Part {
 ///
 /// If it fails.
 pub fn ask<T: DeserializeOwned>(name: &str, args: &[String]) -> anyhow::Result<T> {
-    Part::start(name, args)?.hear()
+    Part::start(name, args)?.receive()
 }
 
 /// Sends a line to the parent.
@@ -112,7 +112,7 @@ pub fn ask<T: DeserializeOwned>(name: &str, args: &[String]) -> anyhow::Result<T
 /// # Errors
 ///
 /// If the parent has ended.
-pub fn say(line: &impl Serialize) -> anyhow::Result<()> {
+pub fn send_to_parent(line: &impl Serialize) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     serde_json::to_writer(&mut out, line)?;
     out.write_all(b"\n")?;

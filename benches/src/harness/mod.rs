@@ -7,7 +7,7 @@
 //! report    for people, as JSON lines               results  RESULTS.md
 //! machine   the conditions of a measurement         beside   programs built next to this one
 //! calls     the cost of a call                      aggregator   an aggregator during a benchmark
-//! kafka     a Kafka during a benchmark              owner    an aggregator that is killed and restarted
+//! kafka     a Kafka during a benchmark              serving    an aggregator that is killed and restarted
 //! paced     an agent that offers calls at given instants
 //! secured   keys for a fleet with TLS and tokens            peers    other limiters beside ours
 //! ```
@@ -25,12 +25,12 @@ pub mod figure;
 pub mod kafka;
 pub mod machine;
 pub mod memory;
-pub mod owner;
 pub mod paced;
 pub mod peers;
 pub mod report;
 pub mod results;
 pub mod secured;
+pub mod serving;
 pub mod stats;
 
 use figure::Figure;

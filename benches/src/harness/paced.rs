@@ -13,11 +13,11 @@ use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 
 use super::agents::{block_on, connected_by};
-use super::child::{Part, argument, end_with_parent, say};
+use super::child::{Part, argument, end_with_parent, send_to_parent};
 use super::clock::wall_us;
 
 /// How long a child may take to receive the feed of its aggregator, which may still be creating its topics.
-const HEARD_WITHIN: Duration = Duration::from_secs(60);
+const RECEIVED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The child's name in the catalog.
 pub const PACED_AGENT: &str = "paced-agent";
@@ -63,7 +63,10 @@ pub fn start(name: &str, resource: &str, domain: &str, place: &[String]) -> anyh
 ///
 /// If it does not.
 pub fn await_ready(part: &mut Part) -> anyhow::Result<()> {
-    ensure!(part.hear::<bool>()?, "an agent has heard of no aggregator");
+    ensure!(
+        part.receive::<bool>()?,
+        "an agent has heard of no aggregator"
+    );
     Ok(())
 }
 
@@ -72,8 +75,8 @@ pub fn await_ready(part: &mut Part) -> anyhow::Result<()> {
 /// # Errors
 ///
 /// If it has ended.
-pub fn tell(part: &mut Part, schedule: Schedule) -> anyhow::Result<()> {
-    part.tell(&serde_json::to_string(&schedule)?)
+pub fn send(part: &mut Part, schedule: Schedule) -> anyhow::Result<()> {
+    part.send(&serde_json::to_string(&schedule)?)
 }
 
 /// The child.
@@ -88,7 +91,7 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
     let agent = connected_by(&name, place)?;
     let rate = agent.rate(&of(1, "resource")?);
     let domain = of(2, "domain")?;
-    say(&block_on(agent.ready(HEARD_WITHIN))?)?;
+    send_to_parent(&block_on(agent.ready(RECEIVED_WITHIN))?)?;
     let mut line = String::new();
     if std::io::stdin().read_line(&mut line)? == 0 {
         return Ok(());
@@ -104,5 +107,5 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
         calls.push((at_us.saturating_sub(schedule.start_us), let_through));
     }
     let dropped = agent.stats().hits_dropped();
-    say(&Offered { calls, dropped })
+    send_to_parent(&Offered { calls, dropped })
 }

@@ -39,13 +39,13 @@ pub fn make(dir: &Path) -> anyhow::Result<()> {
         &["cert", SERVER_NAME],
         &["token", "agents", "--role", "agent"],
     ];
-    for words in all {
+    for args in all {
         let mut command = Command::new(&program);
-        command.args(["keys", "--dir", "keys"]).args(words);
+        command.args(["keys", "--dir", "keys"]).args(args);
         let output = command.current_dir(dir).output()?;
         ensure!(
             output.status.success(),
-            "tollgate keys {words:?}: {}",
+            "tollgate keys {args:?}: {}",
             String::from_utf8_lossy(&output.stderr)
         );
     }

@@ -120,7 +120,7 @@ const FORMS: [&str; 18] = [
 /// `[format][how clients are identified][text…]`, where a format of 17 is followed by its length and pattern.
 pub fn access_log(bytes: &[u8]) {
     let (form, bytes) = choice(bytes);
-    let (told, mut text) = choice(bytes);
+    let (options, mut text) = choice(bytes);
     let mut wanted = Wanted {
         kind: Some(FileKind::AccessLog),
         ..Wanted::default()
@@ -135,10 +135,10 @@ pub fn access_log(bytes: &[u8]) {
         }
         form => wanted.form = Some(form.to_owned()),
     }
-    if told & 1 != 0 {
+    if options & 1 != 0 {
         wanted.clients = grouped();
     }
-    if told & 2 != 0 {
+    if options & 2 != 0 {
         wanted.client = Some("http_x_forwarded_for".to_owned());
     }
     let Some(rows) = read_all_ways(text, &wanted) else {

@@ -44,7 +44,7 @@ pub fn run(bytes: &[u8]) {
     assert_eq!(whole, read(role, pieces), "pieces change nothing");
     let (events, violation) = whole;
     if violation.is_none() {
-        said_again(role, &events);
+        encoded_again(role, &events);
     }
 }
 
@@ -74,7 +74,7 @@ fn read<'a>(
 }
 
 /// Decoded events, encoded by this side, decode to the same events.
-fn said_again(role: SocketType, events: &[Event]) {
+fn encoded_again(role: SocketType, events: &[Event]) {
     let mut bytes = Vec::new();
     let mut expected = Vec::new();
     for event in events {

@@ -266,7 +266,7 @@ impl Probes {
         let room = u32::try_from(room).expect("small");
         let hold = until_open(&self.takes, domain, room).await;
         assert_eq!(
-            word(&hold).await,
+            verdict_on(&hold).await,
             Confirmation::Confirmed,
             "{domain}: {room}"
         );
@@ -274,7 +274,7 @@ impl Probes {
             // The agent has already received the denial.
             Err(Refused::Denied(denied)) => assert_eq!(denied.cause(), Cause::Full),
             Err(other) => panic!("{domain}: {other}"),
-            Ok(more) => match word(&more).await {
+            Ok(more) => match verdict_on(&more).await {
                 Confirmation::Excess { copies: 1, .. } => {}
                 other => panic!("{domain}: one more than {room}: {other:?}"),
             },
@@ -288,7 +288,7 @@ async fn until_open(copies: &Copies, domain: &str, room: u32) -> Hold {
     hold.unwrap_or_else(|error| panic!("{domain}: {room}: {error}"))
 }
 
-async fn word(hold: &Hold) -> Confirmation {
-    let word = tokio::time::timeout(SOON, hold.confirmed()).await;
-    word.expect("a verdict")
+async fn verdict_on(hold: &Hold) -> Confirmation {
+    let verdict_on = tokio::time::timeout(SOON, hold.confirmed()).await;
+    verdict_on.expect("a verdict")
 }

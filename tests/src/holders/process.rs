@@ -106,7 +106,7 @@ async fn act(part: &Part) -> Result<(), Box<dyn std::error::Error>> {
     if !agent.ready(SOON).await {
         return Err("the aggregator is not heard".into());
     }
-    let told = listen();
+    let commands = listen();
     let random = Random::of(part.seed, "holder", 0);
     if part.strict {
         return use_strictly(&copies, random).await;
@@ -118,24 +118,24 @@ async fn act(part: &Part) -> Result<(), Box<dyn std::error::Error>> {
         churned: Vec::new(),
     };
     holder.keep_one().await?;
-    holder.churn(told).await
+    holder.churn(commands).await
 }
 
 /// Lines of standard input. At its end the process ends, and releases nothing.
 fn listen() -> UnboundedReceiver<String> {
-    let (sender, told) = unbounded_channel();
+    let (sender, commands) = unbounded_channel();
     std::thread::spawn(move || {
         for line in io::stdin().lines().map_while(Result::ok) {
             let _ = sender.send(line);
         }
         std::process::exit(0);
     });
-    told
+    commands
 }
 
-fn write_line(said: &HolderLine) -> io::Result<()> {
+fn write_line(line: &HolderLine) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string(said)?)?;
+    writeln!(out, "{}", serde_json::to_string(line)?)?;
     out.flush()
 }
 
@@ -143,9 +143,9 @@ impl Holder {
     async fn keep_one(&mut self) -> Result<(), Box<dyn std::error::Error>> {
         let domain = self.domain();
         let hold = self.copies.reserve(&domain, 1)?;
-        let word = hold.confirmed().await;
-        if word != Confirmation::Confirmed {
-            return Err(format!("{domain}: {word:?}").into());
+        let verdict = hold.confirmed().await;
+        if verdict != Confirmation::Confirmed {
+            return Err(format!("{domain}: {verdict:?}").into());
         }
         self.kept.push((domain, hold));
         write_line(&HolderLine::Holding)?;
@@ -154,15 +154,15 @@ impl Holder {
 
     async fn churn(
         &mut self,
-        mut told: UnboundedReceiver<String>,
+        mut commands: UnboundedReceiver<String>,
     ) -> Result<(), Box<dyn std::error::Error>> {
         let mut settled = false;
         loop {
             let pause = Duration::from_millis(self.random.between(2, 40));
             let line = if settled {
-                told.recv().await
+                commands.recv().await
             } else {
-                tokio::time::timeout(pause, told.recv())
+                tokio::time::timeout(pause, commands.recv())
                     .await
                     .unwrap_or(Some(String::new()))
             };

@@ -42,14 +42,16 @@ pub enum StartError {
     #[error("{SCRIPT}: cannot be run: {0}")]
     Io(#[from] std::io::Error),
     /// The script ended, or printed something else, before a broker answered.
-    #[error("{SCRIPT}: {status}, found {line:?} on stdout, expected `bootstrap=HOST:PORT`: {said}")]
+    #[error(
+        "{SCRIPT}: {status}, found {line:?} on stdout, expected `bootstrap=HOST:PORT`: {stderr}"
+    )]
     Failed {
         /// How the script ended.
         status: ExitStatus,
         /// What it printed, if anything.
         line: Option<String>,
         /// What it wrote to stderr.
-        said: String,
+        stderr: String,
     },
     /// The script printed nothing in time.
     #[error("{SCRIPT}: no line within {READY_WITHIN:?}")]
@@ -207,7 +209,7 @@ impl LocalKafka {
             .spawn()?;
         let stdin = script.stdin.take();
         let lines = read_lines(script.stdout.take());
-        let said = read_all(script.stderr.take());
+        let stderr = read_all(script.stderr.take());
 
         let line = match lines.recv_timeout(READY_WITHIN) {
             Ok(line) => Some(line),
@@ -231,11 +233,15 @@ impl LocalKafka {
         }
         stop(&mut script, stdin, &lines);
         let status = script.wait()?;
-        let said = said.recv().unwrap_or_default().trim_end().to_owned();
+        let stderr = stderr.recv().unwrap_or_default().trim_end().to_owned();
         if status.code() == Some(EXIT_ABSENT) {
-            return Err(StartError::Absent { reason: said });
+            return Err(StartError::Absent { reason: stderr });
         }
-        Err(StartError::Failed { status, line, said })
+        Err(StartError::Failed {
+            status,
+            line,
+            stderr,
+        })
     }
 }
 
@@ -352,9 +358,9 @@ mod tests {
             Err(StartError::Failed {
                 status,
                 line: None,
-                said,
+                stderr,
             }) => {
-                assert_eq!((status.code(), said.as_str()), (Some(70), "it broke"));
+                assert_eq!((status.code(), stderr.as_str()), (Some(70), "it broke"));
             }
             other => panic!("expected a failure, found {other:?}"),
         }

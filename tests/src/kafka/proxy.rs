@@ -119,17 +119,19 @@ fn connect(shared: &Arc<Shared>, client: TcpStream) -> std::io::Result<()> {
         .unwrap_or_else(PoisonError::into_inner);
     connections.extend([client.try_clone()?, broker.try_clone()?]);
     drop(connections);
-    let asked = Arc::new(Mutex::new(HashMap::<i32, i16>::new()));
+    let requests = Arc::new(Mutex::new(HashMap::<i32, i16>::new()));
     let (from_client, to_broker) = (client.try_clone()?, broker.try_clone()?);
-    let asking = Arc::clone(&asked);
+    let pending_requests = Arc::clone(&requests);
     thread::spawn(move || {
         pass(from_client, to_broker, |frame| {
             if let (Some(api), Some(version), Some(correlation)) =
                 (i16_at(frame, 0), i16_at(frame, 2), i32_at(frame, 4))
                 && api == METADATA.0
             {
-                let mut asked = asking.lock().unwrap_or_else(PoisonError::into_inner);
-                asked.insert(correlation, version);
+                let mut requests = pending_requests
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                requests.insert(correlation, version);
             }
         });
     });
@@ -137,9 +139,9 @@ fn connect(shared: &Arc<Shared>, client: TcpStream) -> std::io::Result<()> {
     thread::spawn(move || {
         pass(broker, client, |frame| {
             let correlation = i32_at(frame, 0).unwrap_or_default();
-            let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
-            let version = asked.remove(&correlation);
-            drop(asked);
+            let mut requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
+            let version = requests.remove(&correlation);
+            drop(requests);
             if version.is_some_and(|version| METADATA.1 <= version)
                 && shared.is_fenced.load(Ordering::SeqCst)
                 && without_brokers(frame).is_some()

@@ -95,7 +95,7 @@ impl Report {
 }
 
 pub fn kills_leave_the_state_of_an_uninterrupted_twin(_shared: &LocalKafka) {
-    let (kills, seed) = twin::asked(KILLS);
+    let (kills, seed) = twin::kills_and_seed(KILLS);
     let broker = Broker::start();
     let (dir, prefix) = (directory(), broker.now().fresh_name("kills"));
     let start = |slot: usize| {

@@ -8,7 +8,7 @@ use rand::{Rng as _, SeedableRng as _};
 use serde::{Deserialize, Serialize};
 
 use crate::harness::agents::{block_on, connected};
-use crate::harness::child::{argument, say};
+use crate::harness::child::{argument, send_to_parent};
 use crate::harness::clock::thread_cpu_ns;
 use crate::load::names::domain;
 
@@ -49,7 +49,7 @@ const SLEEP_MIN: Duration = Duration::from_micros(500);
 pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
     let agent = connected("cost", &argument::<String>(args, 0, "address")?)?;
     let rate = agent.rate(RESOURCE);
-    say(&block_on(agent.ready(Duration::from_secs(10)))?)?;
+    send_to_parent(&block_on(agent.ready(Duration::from_secs(10)))?)?;
     obey(|domain| Ok(rate.hit(domain).is_ok()))
 }
 
@@ -85,7 +85,7 @@ fn ask<C: PeerClient>(
     connect: fn(&str) -> anyhow::Result<C>,
 ) -> anyhow::Result<()> {
     let mut client = connect(&argument::<String>(args, 0, "address")?)?;
-    say(&true)?;
+    send_to_parent(&true)?;
     obey(|domain| client.hit(domain))
 }
 
@@ -114,7 +114,7 @@ fn obey(mut call: impl FnMut(&str) -> anyhow::Result<bool>) -> anyhow::Result<()
             }
             decisions += 1;
         }
-        say(&Spent {
+        send_to_parent(&Spent {
             decisions,
             refused,
             seconds: begun.elapsed().as_secs_f64(),

@@ -27,11 +27,11 @@ use crate::harness::Session;
 use crate::harness::aggregator::Aggregator;
 use crate::harness::child::Part;
 use crate::harness::figure::{Figure, Target};
-use crate::harness::owner::process_cpu_ns;
 use crate::harness::peers::gubernator::Gubernator;
 use crate::harness::peers::ratelimit::RateLimit;
 use crate::harness::peers::redis::Redis;
 use crate::harness::peers::{Peer, StartError};
+use crate::harness::serving::process_cpu_ns;
 use crate::harness::stats::Spread;
 use caller::{CallOrder, Spent};
 pub use caller::{child_agent, child_gubernator, child_ratelimit, child_redis};
@@ -279,13 +279,13 @@ fn thousands(rate: u64) -> String {
 
 impl Side {
     fn ready(mut caller: Part, servers: Vec<u32>) -> anyhow::Result<Self> {
-        ensure!(caller.hear::<bool>()?, "a caller has heard of nobody");
+        ensure!(caller.receive::<bool>()?, "a caller has heard of nobody");
         Ok(Self { caller, servers })
     }
 
     fn order(&mut self, order: CallOrder) -> anyhow::Result<Spent> {
-        self.caller.tell(&serde_json::to_string(&order)?)?;
-        self.caller.hear()
+        self.caller.send(&serde_json::to_string(&order)?)?;
+        self.caller.receive()
     }
 
     /// Has the caller make calls.

@@ -73,8 +73,8 @@ fn many(socket: &Path, time: Duration) -> anyhow::Result<f64> {
         .map(|mut asker| {
             std::thread::spawn(move || {
                 let begin = Instant::now();
-                let asked = asker.take_times(time)?.len();
-                anyhow::Ok(asked as f64 / begin.elapsed().as_secs_f64())
+                let requests = asker.take_times(time)?.len();
+                anyhow::Ok(requests as f64 / begin.elapsed().as_secs_f64())
             })
         })
         .collect();
@@ -125,9 +125,9 @@ impl Asker {
     fn take_times(&mut self, time: Duration) -> anyhow::Result<Vec<u64>> {
         let (begin, mut took) = (Instant::now(), Vec::new());
         while begin.elapsed() < time {
-            let asked = Instant::now();
+            let sent_at = Instant::now();
             self.ask()?;
-            took.push(u64::try_from(asked.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            took.push(u64::try_from(sent_at.elapsed().as_nanos()).unwrap_or(u64::MAX));
         }
         Ok(took)
     }

@@ -286,8 +286,8 @@ impl Kit {
 fn succeed(command: &mut Command) -> anyhow::Result<()> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("{command:?}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {stderr}");
     Ok(())
 }
 

@@ -103,9 +103,9 @@ async fn measure(address: &str, time: Duration, into: &mut DoorRounds) -> anyhow
         if time < begin.elapsed() {
             break;
         }
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         decide(&mut client, number).await?;
-        took.push(u64::try_from(asked.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        took.push(u64::try_from(sent_at.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
     let mut asking = tokio::task::JoinSet::new();
     for connection in 0..CONNECTIONS {

@@ -48,7 +48,7 @@ pub fn offer(round: &Round, size: Size, fleet: &Fleet<'_>) -> anyhow::Result<Vec
     let mut calls: Vec<(Vec<Call>, u64)> = vec![(Vec::new(), 0); round.rows.len()];
     for caller in &mut callers {
         let flow = round.rows[caller.row].flows[caller.flow];
-        let offered: Offered = caller.part.hear()?;
+        let offered: Offered = caller.part.receive()?;
         let of_row = &mut calls[caller.row];
         of_row
             .0

@@ -51,27 +51,27 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     if session.is_full() {
         kinds.push((HUGE, true));
     }
-    let mut lanes = Vec::new();
+    let mut partitions = Vec::new();
     for (pairs, follows) in kinds {
         session.step(&format!("filling a partition with {pairs} pairs"));
-        lanes.push(Lane::new(pairs, follows)?);
+        partitions.push(MeasuredPartition::new(pairs, follows)?);
     }
     for round in 0..=ROUNDS {
         session.step(&format!("round {round} of {ROUNDS}"));
-        for lane in &mut lanes {
-            lane.round(0 < round)?;
+        for partition in &mut partitions {
+            partition.round(0 < round)?;
         }
     }
-    for lane in &lanes {
-        lane.report(session);
+    for partition in &partitions {
+        partition.report(session);
     }
-    report_cost_ratios(session, &lanes);
-    drop(lanes);
+    report_cost_ratios(session, &partitions);
+    drop(partitions);
     pauses::run(session)
 }
 
 /// A partition with this many pairs, and its peer.
-struct Lane {
+struct MeasuredPartition {
     pairs: u32,
     follows: bool,
     partition: Partition,
@@ -87,7 +87,7 @@ struct Lane {
     peer_per_second: Vec<f64>,
 }
 
-impl Lane {
+impl MeasuredPartition {
     fn new(pairs: u32, follows: bool) -> anyhow::Result<Self> {
         let mut partition = Partition::new(&limits_text(LIMIT.into(), "1s", 4_000_000_000))?;
         let mut courier = Courier::default();
@@ -226,12 +226,12 @@ pub(super) fn fill(
     Ok((total, now_us))
 }
 
-fn report_cost_ratios(session: &mut Session, lanes: &[Lane]) {
+fn report_cost_ratios(session: &mut Session, partitions: &[MeasuredPartition]) {
     let rounds_of = |pairs| {
-        let mut lanes = lanes.iter();
-        lanes
-            .find(|lane| lane.pairs == pairs && lane.follows)
-            .map(|lane| &lane.entries_per_second)
+        let mut partitions = partitions.iter();
+        partitions
+            .find(|partition| partition.pairs == pairs && partition.follows)
+            .map(|partition| &partition.entries_per_second)
     };
     let Some(small) = rounds_of(SMALL) else {
         return;
@@ -287,9 +287,9 @@ mod tests {
 
     #[test]
     fn a_round_rules_every_entry() {
-        let mut lane = Lane::new(1_000, true).expect("a lane");
-        lane.round(true).expect("a round");
-        assert_eq!(lane.entries_per_second.len(), 1);
-        assert_eq!(lane.peer_per_second.len(), 1);
+        let mut partition = MeasuredPartition::new(1_000, true).expect("a lane");
+        partition.round(true).expect("a round");
+        assert_eq!(partition.entries_per_second.len(), 1);
+        assert_eq!(partition.peer_per_second.len(), 1);
     }
 }

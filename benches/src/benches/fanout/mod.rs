@@ -22,7 +22,7 @@ use crate::harness::figure::{Figure, Target};
 use crate::harness::memory::resident_bytes_of;
 use crate::harness::secured;
 use publisher::Published;
-use subscribers::Heard;
+use subscribers::DeliverySummary;
 
 const ROUNDS: usize = 3;
 
@@ -54,7 +54,7 @@ impl Kind {
     const BOTH: [Self; 2] = [Self::Ours, Self::Crate];
     const ALL: [Self; 3] = [Self::Ours, Self::Crate, Self::OursTls];
 
-    fn word(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             Self::Ours => "ours",
             Self::Crate => "crate",
@@ -83,13 +83,13 @@ impl Pair {
             secured::make(keys.path())?;
             place.push(keys.path().display().to_string());
         }
-        let args = [&[kind.word().to_owned()][..], &place].concat();
+        let args = [&[kind.label().to_owned()][..], &place].concat();
         let mut publisher = Part::start("fanout-publisher", &args)?;
-        let address: String = publisher.hear()?;
+        let address: String = publisher.receive()?;
         let counts = [subscribers, among, stalled, TOPICS].map(|count| count.to_string());
         let args = [&[address][..], &counts, &place].concat();
         let mut subscribers = Part::start("fanout-subscribers", &args)?;
-        ensure!(subscribers.hear::<bool>()?, "subscribers are there");
+        ensure!(subscribers.receive::<bool>()?, "subscribers are there");
         Ok(Self {
             publisher,
             subscribers,
@@ -103,11 +103,11 @@ impl Pair {
         frames: u32,
         bytes: u32,
         pace: u32,
-    ) -> anyhow::Result<(Published, Heard)> {
-        self.publisher.tell(&format!("{frames} {bytes} {pace}"))?;
-        let published: Published = self.publisher.hear()?;
-        self.subscribers.tell(&format!("{frames}"))?;
-        Ok((published, self.subscribers.hear()?))
+    ) -> anyhow::Result<(Published, DeliverySummary)> {
+        self.publisher.send(&format!("{frames} {bytes} {pace}"))?;
+        let published: Published = self.publisher.receive()?;
+        self.subscribers.send(&format!("{frames}"))?;
+        Ok((published, self.subscribers.receive()?))
     }
 }
 
@@ -158,16 +158,16 @@ fn fan_out(session: &mut Session, count: u32) -> anyhow::Result<()> {
         for kind in Kind::ALL {
             let mut pair = Pair::start(kind, count, count, 0)?;
             pair.publish(PACED / 10, 64, PACE)?;
-            let (published, heard) = pair.publish(PACED, 64, PACE)?;
-            p50.add(kind, heard.p50_ns as f64 / 1e3);
-            p99.add(kind, heard.p99_ns as f64 / 1e3);
+            let (published, summary) = pair.publish(PACED, 64, PACE)?;
+            p50.add(kind, summary.p50_ns as f64 / 1e3);
+            p99.add(kind, summary.p99_ns as f64 / 1e3);
             let cpu_us = published.cpu_us / f64::from(PACED);
             cpu.add(kind, cpu_us);
             each.add(kind, cpu_us / f64::from(count));
-            let (published, heard) = pair.publish(BURST, 64, 0)?;
-            let seconds = heard.last_ns.saturating_sub(published.first_ns) as f64 / 1e9;
-            rate.add(kind, heard.count as f64 / seconds);
-            lost[kind as usize] += u64::from(BURST) * u64::from(count) - heard.count;
+            let (published, summary) = pair.publish(BURST, 64, 0)?;
+            let seconds = summary.last_ns.saturating_sub(published.first_ns) as f64 / 1e9;
+            rate.add(kind, summary.count as f64 / seconds);
+            lost[kind as usize] += u64::from(BURST) * u64::from(count) - summary.count;
         }
     }
     p50.report(
@@ -208,9 +208,9 @@ fn stalled(session: &mut Session) -> anyhow::Result<()> {
         let mut pair = Pair::start(kind, 1, 1, 1)?;
         let id = pair.publisher.id();
         let before = resident_bytes_of(id).unwrap_or(0);
-        let (_, heard) = pair.publish(STALLED, STALLED_BYTES, STALLED_PACE)?;
+        let (_, summary) = pair.publish(STALLED, STALLED_BYTES, STALLED_PACE)?;
         let after = resident_bytes_of(id).unwrap_or(0);
-        ensure!(0 < heard.count, "the other subscriber hears");
+        ensure!(0 < summary.count, "the other subscriber hears");
         grown.add(kind, after.saturating_sub(before) as f64 / (1 << 20) as f64);
     }
     let note = "300 MB published in 10 s, to it and to one that reads";
@@ -227,9 +227,10 @@ fn many(session: &mut Session) -> anyhow::Result<()> {
     let mut pair = Pair::start(Kind::Ours, 8, MANY, 0)?;
     let grown = resident_bytes_of(pair.publisher.id()).unwrap_or(0) as f64;
     pair.publish(PACED / 10, 64, PACE)?;
-    let (_, heard) = pair.publish(PACED, 64, PACE)?;
+    let (_, summary) = pair.publish(PACED, 64, PACE)?;
     let name = "to 8 subscribers among 5,000 connections with 100 topics each, p50";
-    session.add(Figure::single(name, "µs", heard.p50_ns as f64 / 1e3).target(Target::AtMost(1e3)));
+    session
+        .add(Figure::single(name, "µs", summary.p50_ns as f64 / 1e3).target(Target::AtMost(1e3)));
     let note = "of the whole process, divided; with 100 subscriptions each";
     let bytes = Figure::single(
         "resident bytes a connection",
@@ -241,9 +242,13 @@ fn many(session: &mut Session) -> anyhow::Result<()> {
     let mut pair = Pair::start(Kind::Ours, MANY, MANY, 0)?;
     let mut slowest = Vec::new();
     for _ in 0..20 {
-        let (published, heard) = pair.publish(1, 64, 10)?;
-        ensure!(heard.count == u64::from(MANY), "all hear: {}", heard.count);
-        slowest.push(heard.last_ns.saturating_sub(published.first_ns) as f64 / 1e6);
+        let (published, summary) = pair.publish(1, 64, 10)?;
+        ensure!(
+            summary.count == u64::from(MANY),
+            "all hear: {}",
+            summary.count
+        );
+        slowest.push(summary.last_ns.saturating_sub(published.first_ns) as f64 / 1e6);
     }
     let name = "until all of 5,000 have read one frame";
     let note = "one process reads for all of them, on the same two processors";

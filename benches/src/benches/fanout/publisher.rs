@@ -16,7 +16,7 @@ use tollgate_shared::wire::frame::Topic;
 use tollgate_tls::{ServerFiles, ServerTls};
 use zeromq::{PubSocket, Socket as _, SocketSend as _, ZmqMessage};
 
-use crate::harness::child::{argument, say};
+use crate::harness::child::{argument, send_to_parent};
 use crate::harness::clock::monotonic_ns;
 use crate::harness::secured;
 
@@ -51,7 +51,7 @@ pub fn child(args: &[String]) -> anyhow::Result<()> {
         "crate" => of_the_crate()?,
         other => bail!("kind {other:?}"),
     };
-    say(&address)?;
+    send_to_parent(&address)?;
     for line in std::io::stdin().lock().lines() {
         let numbers: Vec<u32> = line?
             .split_whitespace()
@@ -75,7 +75,7 @@ pub fn child(args: &[String]) -> anyhow::Result<()> {
         }
         // The queued frames are sent meanwhile.
         std::thread::sleep(Duration::from_millis(50));
-        say(&Published {
+        send_to_parent(&Published {
             first_ns,
             cpu_us: cpu_us() - before,
         })?;

@@ -12,7 +12,7 @@ use tollgate_shared::wire::frame::Topic;
 use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, opening_with, pong, subscribe};
 
 use super::wire::{Keys, Wire};
-use crate::harness::child::{argument, say};
+use crate::harness::child::{argument, send_to_parent};
 use crate::harness::clock::monotonic_ns;
 use crate::harness::stats::percentile;
 
@@ -21,7 +21,7 @@ const QUIET: Duration = Duration::from_millis(500);
 
 /// The frames received since the last report.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Heard {
+pub struct DeliverySummary {
     /// Deliveries.
     pub count: u64,
     /// The median delivery time.
@@ -58,10 +58,10 @@ pub fn child(args: &[String]) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let local = tokio::task::LocalSet::new();
-    let (told, mut lines) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            let _ = told.send(line);
+            let _ = sender.send(line);
         }
         std::process::exit(0);
     });
@@ -91,11 +91,11 @@ pub fn child(args: &[String]) -> anyhow::Result<()> {
         // Wait for the publisher to process the subscriptions.
         tokio::time::sleep(Duration::from_millis(300)).await;
         came.borrow_mut().delays.clear();
-        say(&true)?;
+        send_to_parent(&true)?;
         while let Some(line) = lines.recv().await {
             let frames: u64 = line.trim().parse().context("a number of frames")?;
             let expected = frames * u64::from(subscribers);
-            say(&all(&came, expected).await)?;
+            send_to_parent(&all(&came, expected).await)?;
         }
         drop(held);
         Ok(())
@@ -103,7 +103,7 @@ pub fn child(args: &[String]) -> anyhow::Result<()> {
 }
 
 /// The received frames, once all have come, or no more come.
-async fn all(came: &RefCell<Came>, expected: u64) -> Heard {
+async fn all(came: &RefCell<Came>, expected: u64) -> DeliverySummary {
     let mut before = (0, Instant::now());
     loop {
         let count = came.borrow().delays.len() as u64;
@@ -118,7 +118,7 @@ async fn all(came: &RefCell<Came>, expected: u64) -> Heard {
     let mut came = came.borrow_mut();
     let mut delays = std::mem::take(&mut came.delays);
     let count = delays.len() as u64;
-    Heard {
+    DeliverySummary {
         count,
         p50_ns: percentile(&mut delays, 0.5).unwrap_or(0),
         p99_ns: percentile(&mut delays, 0.99).unwrap_or(0),

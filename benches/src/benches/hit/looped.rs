@@ -33,7 +33,7 @@ near = "50%"
 "#;
 
 /// How long the agent may take to receive the denials.
-const HEARD_WITHIN: Duration = Duration::from_secs(40);
+const RECEIVED_WITHIN: Duration = Duration::from_secs(40);
 
 /// How long recorded hits may take to be acknowledged.
 const SETTLED_WITHIN: Duration = Duration::from_secs(10);
@@ -65,7 +65,7 @@ impl Loop {
         };
         let begun = Instant::now();
         ensure!(
-            block_on(looped.agent.ready(HEARD_WITHIN))?,
+            block_on(looped.agent.ready(RECEIVED_WITHIN))?,
             "the agent has heard of no aggregator"
         );
         for number in 0..denials {
@@ -76,8 +76,8 @@ impl Loop {
         }
         while looped.denials() < u64::from(denials) {
             ensure!(
-                begun.elapsed() < HEARD_WITHIN,
-                "{} of {denials} denials heard within {HEARD_WITHIN:?}; {:?}",
+                begun.elapsed() < RECEIVED_WITHIN,
+                "{} of {denials} denials heard within {RECEIVED_WITHIN:?}; {:?}",
                 looped.denials(),
                 looped.agent.stats()
             );

@@ -12,7 +12,7 @@ use super::looped::{Loop, NEAR_USED};
 use super::{BLOCKS, Calls, ROUNDS, Setting};
 
 /// How long the agent may take to receive the notices.
-const HEARD_WITHIN: Duration = Duration::from_secs(20);
+const RECEIVED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Brings every pair near its limit, waits for all notices, and measures calls of the pairs.
 pub(super) fn run(
@@ -29,7 +29,7 @@ pub(super) fn run(
     let begun = Instant::now();
     while looped.agent.stats().near_live < u64::from(setting.pairs) {
         ensure!(
-            begun.elapsed() < HEARD_WITHIN,
+            begun.elapsed() < RECEIVED_WITHIN,
             "{} of {} pairs have a notice",
             looped.agent.stats().near_live,
             setting.pairs

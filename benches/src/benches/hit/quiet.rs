@@ -16,7 +16,7 @@ use super::looped::SEARCH;
 use crate::harness::Session;
 use crate::harness::agents::connected;
 use crate::harness::beside;
-use crate::harness::child::{CHILD, say};
+use crate::harness::child::{CHILD, send_to_parent};
 use crate::harness::figure::{Figure, Target};
 
 /// How many calls are examined.
@@ -115,7 +115,7 @@ pub fn child_syscalls(_: &[String]) -> anyhow::Result<()> {
         refused = calls();
         mark(END_MARK);
     })?;
-    say(&refused)
+    send_to_parent(&refused)
 }
 
 /// Makes a million calls inside of `looking`, on known pairs of an agent without aggregator.

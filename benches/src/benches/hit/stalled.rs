@@ -16,7 +16,7 @@ use super::{BLOCKS, Calls, ROUNDS, Setting};
 use crate::harness::Session;
 use crate::harness::agents::connected;
 use crate::harness::calls::{BLOCK_CALLS, Pace, by_blocks};
-use crate::harness::child::{argument, ask, say};
+use crate::harness::child::{argument, ask, send_to_parent};
 use crate::harness::figure::{Figure, Target};
 use crate::harness::memory::resident_bytes;
 
@@ -163,7 +163,7 @@ pub fn child_gone(args: &[String]) -> anyhow::Result<()> {
         "the bound was not reached: {:?}",
         agent.stats()
     );
-    say(&Memory {
+    send_to_parent(&Memory {
         start,
         full,
         later: resident_bytes()?,

@@ -23,7 +23,7 @@ use super::kafka::LocalKafka;
 const START_WITHIN: Duration = Duration::from_secs(20);
 
 /// A running aggregator.
-pub struct Owner {
+pub struct ServingAggregator {
     process: Child,
     /// The address for agents.
     pub agents: String,
@@ -32,7 +32,7 @@ pub struct Owner {
     _dir: TempDir,
 }
 
-impl Owner {
+impl ServingAggregator {
     /// Starts an aggregator; `properties` are lines of `[kafka.properties]`, in which NAME stands for its name.
     ///
     /// # Errors
@@ -129,29 +129,29 @@ impl Owner {
                     .push(line);
             }
         });
-        let mut owner = Self {
+        let mut aggregator = Self {
             process,
             agents: String::new(),
             http: String::new(),
             lines,
             _dir: dir,
         };
-        owner.await_listening()?;
-        Ok(owner)
+        aggregator.await_listening()?;
+        Ok(aggregator)
     }
 
     fn await_listening(&mut self) -> anyhow::Result<()> {
         let end = Instant::now() + START_WITHIN;
         loop {
-            let lines = self.said();
-            let word = |key: &str| {
+            let lines = self.log_lines();
+            let value_of = |key: &str| {
                 let line = lines.iter().find(|line| line.contains("listening http="))?;
-                let word = line
+                let value_of = line
                     .split_whitespace()
-                    .find_map(|word| word.strip_prefix(key))?;
-                Some(word.to_owned())
+                    .find_map(|value_of| value_of.strip_prefix(key))?;
+                Some(value_of.to_owned())
             };
-            if let (Some(http), Some(agents)) = (word("http="), word("agents=")) {
+            if let (Some(http), Some(agents)) = (value_of("http="), value_of("agents=")) {
                 (self.http, self.agents) = (http, agents);
                 return Ok(());
             }
@@ -164,7 +164,7 @@ impl Owner {
         }
     }
 
-    fn said(&self) -> Vec<String> {
+    fn log_lines(&self) -> Vec<String> {
         self.lines
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -252,7 +252,7 @@ impl Owner {
                 .parse::<u64>()
                 .ok()
         };
-        self.said().iter().filter_map(of).sum()
+        self.log_lines().iter().filter_map(of).sum()
     }
 
     /// Bytes per hit in the log, by the records of the first partition.
@@ -293,7 +293,7 @@ impl Owner {
     }
 }
 
-impl Drop for Owner {
+impl Drop for ServingAggregator {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
