@@ -69,7 +69,7 @@ pub struct Counted {
 }
 
 impl Endpoints {
-    /// The place of an aggregator with a journal.
+    /// The endpoints of an aggregator with a journal.
     pub fn of(serving: &Serving) -> Self {
         Self {
             agents: serving.agents.clone(),

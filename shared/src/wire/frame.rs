@@ -4,8 +4,8 @@
 //! message  topic (33 bytes), frame
 //! topic    'r' resource | 'n' its notices | 'c' control | 'a' agent, then a keyed 128-bit hash of the name in hexadecimal
 //! frame    [version][seal 0][ [instance (16 bytes), sequence, sent (us), resource,
-//!                              [evidence, ...], [[partition, remaining (us), statement], ...]] ]
-//! evidence [partition, generation, random, ruled up to, appended (us), current]
+//!                              [watermark, ...], [[partition, remaining (us), statement], ...]] ]
+//! watermark [partition, generation, random, ruled up to, appended (us), current]
 //! ```
 //!
 //! `sent` is on the publisher's own monotonic clock, counted from its start: only differences of it mean anything. A
@@ -165,7 +165,7 @@ impl Frame {
             sequence: reader.u64("sequence")?,
             sent: Span::from_micros(reader.u64("sent")?),
             resource: reader.text("resource", 0, NAME_BYTES_MAX)?.into(),
-            watermarks: read_list(&mut reader, "evidence", Watermark::read)?,
+            watermarks: read_list(&mut reader, "watermarks", Watermark::read)?,
             statements: read_list(&mut reader, "statements", StatementNotice::read)?,
         };
         reader.end()?;
@@ -223,7 +223,7 @@ pub(super) fn read_list<'a, T>(
 
 impl Watermark {
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        reader.fixed_array("evidence", 6, "6")?;
+        reader.fixed_array("watermark", 6, "6")?;
         Ok(Self {
             partition: reader.u32("partition")?,
             log: read_log_id(reader)?,
@@ -245,7 +245,7 @@ impl Watermark {
 
 impl StatementNotice {
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        reader.fixed_array("told", 3, "3")?;
+        reader.fixed_array("statement notice", 3, "3")?;
         Ok(Self {
             partition: reader.u32("partition")?,
             remaining: Span::from_micros(reader.u64("remaining")?),

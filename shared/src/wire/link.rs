@@ -8,7 +8,7 @@
 //!                          members: [{instance (16 bytes), address: for agents}, ...]}
 //!              appended 66 [id, partition, offset]
 //!              refused 67 [id, reason, text]
-//!              snapshot 68 [nonce, part, more, instance, clock (us), [evidence, ...], control sequence, [topic, ...]]
+//!              snapshot 68 [nonce, part, more, instance, clock (us), [watermark, ...], control sequence, [topic, ...]]
 //! topic        [resource, sequence, public limits, [[partition, remaining, statement], ...]]
 //! ```
 //!
@@ -23,7 +23,7 @@
 //! nonce, counted from 0, all but the last with `more` set; an agent that misses one asks again. A topic may extend
 //! over several parts.
 //!
-//! Parts are made one after the other while the aggregator goes on. Watermarks (`watermarks`) and sequences in all
+//! Parts are made one after the other while the aggregator goes on. Watermarks and sequences in all
 //! parts are those of the moment of the first part; `clock` and the remaining times of denials are the part's own. A
 //! denial that was in force at the moment of the first part and is listed in no part has been lifted since; a
 //! statement from after that moment has a log position above the watermark.
@@ -410,7 +410,7 @@ impl Snapshot {
             more: reader.bool("more")?,
             instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
             clock: Span::from_micros(reader.u64("clock")?),
-            watermarks: read_list(reader, "evidence", Watermark::read)?,
+            watermarks: read_list(reader, "watermarks", Watermark::read)?,
             control_sequence: reader.u64("control sequence")?,
             topics: read_list(reader, "topics", TopicSnapshot::read)?,
         })

@@ -4,12 +4,12 @@
 //! genesis  1  [generation, random]                                     tag
 //! hits     2  see `hits`
 //! holds    3  see `holds`
-//! beat     4  see `beat`
+//! beat     4  see `heartbeat`
 //! tick     5  [generation, random, owner, instance (16 bytes), number] tag
 //! totals   6  [resource, source partition, source offset, nil, first millisecond,
 //!              [[milliseconds later, copies, unguarded], ...]] tag
 //! pointer  7  [version, digest (32 bytes)]                             tag
-//! testimony 136  see `state_digest`                                       tag
+//! testimony 136  see `state_digest`                                  tag
 //! ```
 //!
 //! A kind with its top bit set may be skipped by a build that does not know it. Any other unknown kind stops
