@@ -168,9 +168,9 @@ impl Life {
             return *known;
         }
         if hit.is_refund() {
-            let (told, ruled) = &mut self.taken_back;
+            let (refunded, ruled) = &mut self.taken_back;
             ruled[r][d] += hit.total();
-            return (told[r][d], ruled[r][d]);
+            return (refunded[r][d], ruled[r][d]);
         }
         self.ruled[r][d] += hit.total();
         (self.let_through[r][d], self.ruled[r][d])
@@ -269,10 +269,10 @@ impl Accounts {
         }
         for (r, resource) in RESOURCES.iter().enumerate() {
             for (d, domain) in DOMAINS.iter().enumerate() {
-                let (told, taken) = (life.taken_back.0[r][d], life.taken_back.1[r][d]);
-                if told != taken {
+                let (refunded, taken) = (life.taken_back.0[r][d], life.taken_back.1[r][d]);
+                if refunded != taken {
                     return Some(format!(
-                        "{resource} for {domain}: {told} copies were taken back, {taken} are in the log"
+                        "{resource} for {domain}: {refunded} copies were taken back, {taken} are in the log"
                     ));
                 }
                 let (through, ruled) = (life.let_through[r][d], life.ruled[r][d]);

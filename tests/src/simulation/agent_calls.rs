@@ -13,7 +13,7 @@ use super::copy_limits::COPIES;
 use super::documents::{DOMAINS, RESOURCES};
 use super::guards::Guard;
 use super::plan::{QUIET_US, draw_pair};
-use super::said::end_of;
+use super::statements::end_of;
 use super::trace::hash_of;
 use super::watch::Kept;
 use super::world::World;
@@ -174,7 +174,7 @@ impl World {
             self.watch.cover.see("burst of calls");
         }
         let every_us = host.plan.every_us;
-        self.look_whether_calm();
+        self.check_quiescence();
         for _ in 0..calls {
             self.call(agent);
         }
@@ -248,13 +248,13 @@ impl World {
                 life.let_through((r, d), allowed.copies(), min);
                 life.guards.let_through((r, d), allowed.copies(), guard);
                 let copies = (asked, allowed.copies());
-                let called_at = self.note_calm_call(agent, (r, d), copies, guard);
+                let called_at = self.note_quiescent_call(agent, (r, d), copies, guard);
                 if is_estimated {
                     self.estimate_stands_at(agent, called_at);
                 }
             }
             Err(Refused::Denied(denied)) => {
-                self.note_calm_call(agent, (r, d), (asked, 0), Guard::Unknown);
+                self.note_quiescent_call(agent, (r, d), (asked, 0), Guard::Unknown);
                 self.refused(agent, (r, d), &denied);
             }
             Err(error) => self.violated(7, "calls make sense here", error.to_string()),

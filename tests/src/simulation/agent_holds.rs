@@ -161,7 +161,7 @@ impl World {
             }
             return;
         }
-        if PAUSE_US.contains(&now_us.saturating_sub(self.plan.calm_us())) {
+        if PAUSE_US.contains(&now_us.saturating_sub(self.plan.quiescence_us())) {
             return;
         }
         let mut changed = self.give_back(agent);

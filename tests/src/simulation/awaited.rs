@@ -173,12 +173,12 @@ impl World {
         match denied.cause() {
             Cause::Full => {
                 host.holding.not_granted[resource] += 1;
-                let told = host.holding.not_granted[resource];
+                let reported = host.holding.not_granted[resource];
                 let stated = self.log_refused(resource, epoch);
                 self.watch.cover.see("copies not granted");
-                if stated < told {
+                if stated < reported {
                     let what = format!(
-                        "agent {agent} was refused {name} {told} times, by the log {stated} times"
+                        "agent {agent} was refused {name} {reported} times, by the log {stated} times"
                     );
                     self.violated(3, "who waits is refused by the log's word", what);
                 }

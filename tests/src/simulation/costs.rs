@@ -12,9 +12,9 @@
 
 use tollgate_agent::{Allowed, Estimate, Refused, SettleError, Settled};
 
-use super::calm_effect::CalledAt;
 use super::documents::DOMAINS;
 use super::guards::Guard;
+use super::quiescent_effect::CalledAt;
 use super::world::World;
 
 /// The longest time from an estimate to its settlement.
@@ -91,7 +91,7 @@ impl World {
                     cover.see("estimate taken back");
                     let epoch = host.epoch;
                     self.watch.accounts.life(epoch).takes_back(pair, copies);
-                    self.calm_calls.takes_back(pair, called_at, copies);
+                    self.quiescent_calls.takes_back(pair, called_at, copies);
                 }
                 Ok(Settled::Charged(copies)) => self.accounts_for(agent, pair, copies),
                 Ok(Settled::Kept) => cover.see("estimate kept"),

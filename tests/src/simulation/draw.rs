@@ -60,8 +60,9 @@ impl Plan {
             plan.episodes.clear();
         }
         plan.length_us = plan.length_us.min(CALM_US + 60_000_000);
-        let calm_us = plan.calm_us();
-        plan.episodes.retain(|episode| episode.to_us <= calm_us);
+        let quiescence_us = plan.quiescence_us();
+        plan.episodes
+            .retain(|episode| episode.to_us <= quiescence_us);
         plan.kill_holders(&mut random);
         plan
     }
@@ -101,8 +102,9 @@ impl Plan {
             return;
         }
         self.length_us = short_us;
-        let calm_us = self.calm_us();
-        self.episodes.retain(|episode| episode.to_us <= calm_us);
+        let quiescence_us = self.quiescence_us();
+        self.episodes
+            .retain(|episode| episode.to_us <= quiescence_us);
     }
 
     /// Makes holds long, so that an agent still has some when it returns after it was missed.
@@ -114,13 +116,13 @@ impl Plan {
 
     /// Lets agents die repeatedly while they hold copies.
     fn kill_holders(&mut self, random: &mut Random) {
-        let calm_us = self.calm_us();
+        let quiescence_us = self.quiescence_us();
         for agent in 0..self.agents.len() {
             self.agents[agent].holds_per_s = self.agents[agent].holds_per_s.max(20);
             let mut from_us = random.spread(100_000, 2_000_000);
-            while from_us < calm_us {
+            while from_us < quiescence_us {
                 // Most return before they are missed.
-                let to_us = (from_us + random.spread(20_000, 4_000_000)).min(calm_us);
+                let to_us = (from_us + random.spread(20_000, 4_000_000)).min(quiescence_us);
                 self.episodes.push(Episode {
                     from_us,
                     to_us,

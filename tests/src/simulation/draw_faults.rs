@@ -13,7 +13,7 @@ pub(super) fn first(plan: &Plan, random: &mut Random) -> Vec<Episode> {
     let mut episodes = Vec::new();
     // Each kind has its own rate in each seed, and most kinds are absent from most seeds, so that events that only
     // occur without the others occur too.
-    let calm_us = plan.calm_us();
+    let quiescence_us = plan.quiescence_us();
     for kind in 0..17 {
         let rate = match random.below(3) {
             0 => random.between(1, 4),
@@ -21,9 +21,10 @@ pub(super) fn first(plan: &Plan, random: &mut Random) -> Vec<Episode> {
             _ => 0,
         };
         for _ in 0..rate {
-            let from_us = random.below(calm_us.saturating_sub(200_000).max(1));
-            let longest = (calm_us - from_us).clamp(100_000, (calm_us / 2).max(15_000_000));
-            let to_us = (from_us + random.spread(10_000, longest)).min(calm_us);
+            let from_us = random.below(quiescence_us.saturating_sub(200_000).max(1));
+            let longest =
+                (quiescence_us - from_us).clamp(100_000, (quiescence_us / 2).max(15_000_000));
+            let to_us = (from_us + random.spread(10_000, longest)).min(quiescence_us);
             if let Some(fault) = fault(plan, random, kind) {
                 episodes.push(Episode {
                     from_us,
@@ -104,16 +105,16 @@ fn fault(plan: &Plan, random: &mut Random, kind: u64) -> Option<Fault> {
 
 /// Makes the log answer late, with processes that die while they wait for answers.
 pub(super) fn slow_log(plan: &mut Plan, random: &mut Random) {
-    let calm_us = plan.calm_us();
+    let quiescence_us = plan.quiescence_us();
     let mut add = |from_us: u64, to_us: u64, fault| {
         plan.episodes.push(Episode {
-            from_us: from_us.min(calm_us),
-            to_us: to_us.min(calm_us),
+            from_us: from_us.min(quiescence_us),
+            to_us: to_us.min(quiescence_us),
             fault,
         });
     };
     if random.one_in(4) {
-        let from_us = random.below(calm_us);
+        let from_us = random.below(quiescence_us);
         let to_us = from_us + random.spread(50_000, 5_000_000);
         let by_us = random.spread(1_000, 2_000_000);
         add(from_us, to_us, Fault::SlowLog { by_us });
@@ -134,17 +135,17 @@ pub(super) fn slow_log(plan: &mut Plan, random: &mut Random) {
 
 /// Draws faults of a shared log, and of agents that hold copies for long.
 pub(super) fn shared_logs(plan: &mut Plan, random: &mut Random) {
-    let calm_us = plan.calm_us();
+    let quiescence_us = plan.quiescence_us();
     let mut latest = Vec::new();
     let mut add = |from_us: u64, to_us: u64, fault| {
         latest.push(Episode {
-            from_us: from_us.min(calm_us),
-            to_us: to_us.min(calm_us),
+            from_us: from_us.min(quiescence_us),
+            to_us: to_us.min(quiescence_us),
             fault,
         });
     };
     if plan.log == LogPlan::Shared && random.one_in(4) {
-        let from_us = random.below(calm_us);
+        let from_us = random.below(quiescence_us);
         let to_us = from_us + random.spread(500_000, 10_000_000);
         let by_us = random.spread(20_000, 1_500_000);
         add(from_us, to_us, Fault::SlowAppends { by_us });
@@ -161,7 +162,7 @@ pub(super) fn shared_logs(plan: &mut Plan, random: &mut Random) {
     }
     if plan.fleet && random.one_in(3) {
         for _ in 0..random.between(1, 4) {
-            let at_us = random.below(calm_us);
+            let at_us = random.below(quiescence_us);
             let records = random.below(4);
             add(at_us, at_us, Fault::Retention { records });
             // An aggregator that is frozen meanwhile falls behind the others.
@@ -174,13 +175,13 @@ pub(super) fn shared_logs(plan: &mut Plan, random: &mut Random) {
         }
     }
     if plan.fleet && random.one_in(4) {
-        let at_us = random.below(calm_us);
+        let at_us = random.below(quiescence_us);
         add(at_us, at_us, Fault::TopicAnew);
     }
     // An agent with holds is cut off until it is missed, and returns.
     if 0 < plan.agents[0].holds_per_s && random.one_in(3) {
         let agent = random.below(plan.agents.len() as u64) as usize;
-        let to_us = random.between(calm_us / 2, calm_us);
+        let to_us = random.between(quiescence_us / 2, quiescence_us);
         let from_us = to_us.saturating_sub(random.spread(1_500_000, 6_000_000));
         add(from_us, to_us, Fault::Freeze { agent });
     }
@@ -197,7 +198,7 @@ pub(super) fn acts(plan: &mut Plan, random: &mut Random) {
     for _ in 0..random.spread(1, 40) {
         // Two acts at once, of which one wins.
         if !random.one_in(4) {
-            at_us = random.below(plan.calm_us());
+            at_us = random.below(plan.quiescence_us());
         }
         let does = *random.pick(&DOES);
         let fault = Fault::Act {
@@ -218,7 +219,7 @@ pub(super) fn acts(plan: &mut Plan, random: &mut Random) {
 
 /// Draws errors of aggregators' wall clocks: from the beginning, or for a while.
 pub(super) fn owner_clocks(plan: &mut Plan, random: &mut Random) {
-    let calm_us = plan.calm_us();
+    let quiescence_us = plan.quiescence_us();
     for owner in 0..plan.owners {
         let off_us = |random: &mut Random| {
             let sign = if random.one_in(2) { 1 } else { -1 };
@@ -229,8 +230,8 @@ pub(super) fn owner_clocks(plan: &mut Plan, random: &mut Random) {
         }
         if random.one_in(3) {
             for _ in 0..random.between(1, 3) {
-                let from_us = random.below(calm_us);
-                let to_us = (from_us + random.spread(10_000, 30_000_000)).min(calm_us);
+                let from_us = random.below(quiescence_us);
+                let to_us = (from_us + random.spread(10_000, 30_000_000)).min(quiescence_us);
                 let by_us = off_us(random);
                 plan.episodes.push(Episode {
                     from_us,
@@ -248,15 +249,15 @@ pub(super) fn stopped_clocks(plan: &mut Plan, random: &mut Random) {
     if !random.one_in(4) {
         return;
     }
-    let calm_us = plan.calm_us();
+    let quiescence_us = plan.quiescence_us();
     for _ in 0..random.between(1, 4) {
         let whose = match random.below(3) {
             0 => Whose::Agent(random.below(plan.agents.len() as u64) as usize),
             1 => Whose::Owner(random.below(plan.owners as u64) as usize),
             _ => Whose::Log,
         };
-        let from_us = random.below(calm_us);
-        let to_us = (from_us + random.spread(10_000, 30_000_000)).min(calm_us);
+        let from_us = random.below(quiescence_us);
+        let to_us = (from_us + random.spread(10_000, 30_000_000)).min(quiescence_us);
         plan.episodes.push(Episode {
             from_us,
             to_us,
@@ -268,11 +269,11 @@ pub(super) fn stopped_clocks(plan: &mut Plan, random: &mut Random) {
 
 /// Draws faults of aggregators that were added to a plan: they die, freeze, and are assigned partitions.
 pub(super) fn of_added_owners(plan: &mut Plan, from: usize, random: &mut Random) {
-    let calm_us = plan.calm_us();
+    let quiescence_us = plan.quiescence_us();
     for owner in from..plan.owners {
         for _ in 0..random.below(4) {
-            let from_us = random.below(calm_us);
-            let to_us = (from_us + random.spread(50_000, 4_000_000)).min(calm_us);
+            let from_us = random.below(quiescence_us);
+            let to_us = (from_us + random.spread(50_000, 4_000_000)).min(quiescence_us);
             let fault = match random.below(3) {
                 0 => Fault::Stall { owner },
                 1 => Fault::Move {
@@ -300,15 +301,15 @@ pub(super) fn of_added_owners(plan: &mut Plan, from: usize, random: &mut Random)
 /// Draws faults between the processes of an aggregator, and of single aggregators at the log; and the
 /// bound on what may wait there.
 pub(super) fn logs_and_processes(plan: &mut Plan, random: &mut Random) {
-    let calm_us = plan.calm_us();
+    let quiescence_us = plan.quiescence_us();
     let owner = |random: &mut Random, plan: &Plan| random.below(plan.owners as u64) as usize;
     if random.one_in(4) {
         plan.waiting_max = random.spread(8, 2_000) as usize;
     }
     let mut latest = Vec::new();
     let mut add = |random: &mut Random, least_us: u64, fault| {
-        let from_us = random.below(calm_us);
-        let to_us = (from_us + least_us + random.spread(10_000, 5_000_000)).min(calm_us);
+        let from_us = random.below(quiescence_us);
+        let to_us = (from_us + least_us + random.spread(10_000, 5_000_000)).min(quiescence_us);
         latest.push(Episode {
             from_us,
             to_us,

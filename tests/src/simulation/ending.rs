@@ -14,7 +14,7 @@ use super::copy_limits::COPIES;
 use super::documents::DOMAINS;
 use super::held::is_member;
 use super::plan::QUIET_US;
-use super::said::end_of;
+use super::statements::end_of;
 use super::trace::hash_of;
 use super::world::World;
 
@@ -57,10 +57,10 @@ impl World {
                 is_beyond(waiting, max, self.watch.statements_most(waiting.partition))
             };
             if let Some(beyond) = core.and_then(|core| core.waiting().find(beyond)) {
-                let said = self.watch.statements_most(beyond.partition);
+                let stated = self.watch.statements_most(beyond.partition);
                 let what = format!(
                     "owner {owner}: {beyond:?}, expected {max} at most, and beside them {TOTALS_BESIDE_MAX} \
-                     totals and {said} statements"
+                     totals and {stated} statements"
                 );
                 self.violated(7, "what waits is bounded", what);
             }
@@ -70,7 +70,7 @@ impl World {
             self.check_received(agent);
             let (since_us, is_in_time) = (self.agents[agent].in_time_us, self.is_in_time(agent));
             self.agents[agent].in_time_us = is_in_time.then(|| since_us.unwrap_or(self.now_us));
-            if self.plan.calm_us() + ALL_ARRIVED_US <= self.now_us {
+            if self.plan.quiescence_us() + ALL_ARRIVED_US <= self.now_us {
                 self.check_deny_list(agent);
             }
         }
@@ -144,7 +144,7 @@ impl World {
         if let Some(what) = self.watch.without_effect() {
             self.violated(8, "what is let through is bounded", what);
         }
-        if let Some(what) = self.without_effect_in_calm() {
+        if let Some(what) = self.without_effect_in_quiescence() {
             self.violated(8, "what is let through in the calm is bounded", what);
         }
         let scopes: usize = { self.watch.ruled.iter() }
@@ -213,14 +213,14 @@ impl World {
             }
         }
         let since_us = self.now_us - RECORDED_WITHIN_US;
-        let said = self
+        let stated = self
             .watch
             .ruled
             .iter()
             .map(|one| one.stated_since(since_us));
-        let said: u64 = said.sum();
+        let stated: u64 = stated.sum();
         if let Some(gauges) = self.gauges(owner)
-            && (0 < gauges.totals_waiting || said < gauges.denials_waiting)
+            && (0 < gauges.totals_waiting || stated < gauges.denials_waiting)
         {
             let what = format!(
                 "owner {owner}: {} totals, {} statements",
@@ -369,7 +369,7 @@ impl World {
             return false;
         };
         // Nobody sends a denial that ends by itself again. During faults an agent may have missed it.
-        let since_us = since_us.max(self.plan.calm_us());
+        let since_us = since_us.max(self.plan.quiescence_us());
         let has_no_end = end == Timestamp::MAX;
         let is_due = has_no_end || since_us + QUIET_US < cause.at_us;
         let latest_us = self.now_us - ARRIVES_WITHIN_US;
@@ -396,10 +396,10 @@ impl World {
     }
 }
 
-/// Whether more waits than an aggregator allows, if one record stated at most `said`: an aggregator checks
+/// Whether more waits than an aggregator allows, if one record stated at most `stated`: an aggregator checks
 /// the bound before each record.
-fn is_beyond(waiting: &Waiting, max: usize, said: usize) -> bool {
-    max + TOTALS_BESIDE_MAX < waiting.totals || max + said < waiting.decision_records
+fn is_beyond(waiting: &Waiting, max: usize, stated: usize) -> bool {
+    max + TOTALS_BESIDE_MAX < waiting.totals || max + stated < waiting.decision_records
 }
 
 #[cfg(test)]

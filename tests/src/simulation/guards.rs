@@ -44,7 +44,7 @@ impl World {
         if self.now_us <= goes_on_us || host.clock.stands_still() {
             return Guard::Unknown;
         }
-        let is_calm = self.plan.calm_us() <= self.now_us;
+        let is_calm = self.plan.quiescence_us() <= self.now_us;
         if is_calm && host.received.is_guarded(partition, self.now_us, ROUNDED_US) {
             return Guard::Guarded;
         }

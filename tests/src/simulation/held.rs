@@ -244,7 +244,7 @@ impl World {
         if self.watch.ruled.iter().any(ahead) {
             self.log_stood_us = self.now_us;
         }
-        let settled = self.plan.calm_us() + SETTLED_AFTER_US <= self.now_us
+        let settled = self.plan.quiescence_us() + SETTLED_AFTER_US <= self.now_us
             && self.log_stood_us + MISSED_WITHIN_US <= self.now_us;
         self.look_after_the_dead(settled);
         if !settled || self.violation.is_some() {

@@ -3,7 +3,7 @@
 //! ```text
 //! world        hosts, connections and the log on one clock, driven by one `queue` of events
 //! plan         the plan of a seed or file: sizes, load, and the list of `faults`, drawn by `draw` and `draw_faults`
-//! agent_host   an agent's process (shipped) and its clocks; `agent_wires` its connections, `agent_calls`
+//! agent_host   an agent's process (shipped) and its clocks; `agent_transport` its connections, `agent_calls`
 //!              the services that call it
 //! owner_host   an aggregator's core (shipped), its clocks and connections; `owner_effects` its effects
 //! operators    operators' acts: documents pushed, and amendments
@@ -14,7 +14,7 @@
 //!              limits
 //! agent_holds  services that hold copies; `costs` services with costs that are known afterwards
 //! received     what an agent has received, by the messages on the wire
-//! arrivals, refusals, guards, accounts, held, ending, calm_effect
+//! arrivals, refusals, guards, accounts, held, ending, quiescent_effect
 //!              the checks: they compare messages, the log, and states, and know nothing of the plan's faults
 //! documents    the limits that operators push: `constraints` windows, buckets and quotas, `copy_limits` of copies
 //! runner       many seeds, and a line of JSON for each; `kept` plans that failed once, `shrink` shorter ones
@@ -27,11 +27,9 @@ pub mod accounts;
 pub mod agent_calls;
 pub mod agent_holds;
 pub mod agent_host;
-pub mod agent_wires;
+pub mod agent_transport;
 mod arrivals;
 mod awaited;
-mod befalling;
-mod calm_effect;
 pub mod clock;
 pub mod compare;
 pub mod constraints;
@@ -46,6 +44,7 @@ mod draw;
 mod draw_faults;
 pub mod ending;
 mod entering;
+mod fault_effects;
 pub mod faults;
 mod feeding;
 pub mod fleet;
@@ -59,16 +58,17 @@ pub mod owner_effects;
 pub mod owner_host;
 pub mod plan;
 mod queue;
+mod quiescent_effect;
 pub mod random;
 mod received;
 pub mod refusals;
 mod ruling;
 pub mod runner;
-mod said;
 mod shared_host;
 pub mod shared_log;
 pub mod shrink;
 mod state_topic;
+mod statements;
 mod stopping;
 pub mod trace;
 pub mod watch;

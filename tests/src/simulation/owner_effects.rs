@@ -327,9 +327,9 @@ impl World {
             watermarks.clear();
         }
         *sequence = frame.sequence;
-        let is_late = |told: &&StatementNotice| {
-            let place = told.statement.place;
-            let known = watermarks.get(&told.partition);
+        let is_late = |notice: &&StatementNotice| {
+            let place = notice.statement.place;
+            let known = watermarks.get(&notice.partition);
             known.is_some_and(|upto: &LogPosition| {
                 upto.generation == place.generation && place < *upto
             })
@@ -457,19 +457,19 @@ fn kind_of(record: &[u8]) -> String {
 pub fn describe_frame(bytes: &[u8]) -> String {
     match Frame::decode(bytes) {
         Ok(frame) => {
-            let told: Vec<String> = frame
+            let notices: Vec<String> = frame
                 .statements
                 .iter()
-                .map(|told| {
-                    let says = match told.statement.kind {
+                .map(|notices| {
+                    let says = match notices.statement.kind {
                         StatementKind::Denied(_) => {
-                            format!("denied for {} us", told.remaining.as_micros())
+                            format!("denied for {} us", notices.remaining.as_micros())
                         }
                         StatementKind::Lifted => "open".to_owned(),
                     };
                     format!(
                         "{:?} {says} by {}",
-                        told.statement.scope, told.statement.place
+                        notices.statement.scope, notices.statement.place
                     )
                 })
                 .collect();
@@ -479,7 +479,7 @@ pub fn describe_frame(bytes: &[u8]) -> String {
             };
             let ruled: Vec<u64> = frame.watermarks.iter().map(|one| one.ruled).collect();
             format!(
-                "{topic} {}: {told:?}, ruled up to {ruled:?}",
+                "{topic} {}: {notices:?}, ruled up to {ruled:?}",
                 frame.sequence
             )
         }

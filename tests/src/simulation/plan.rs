@@ -145,7 +145,7 @@ impl Plan {
     }
 
     /// The instant at which the quiescent phase begins.
-    pub fn calm_us(&self) -> u64 {
+    pub fn quiescence_us(&self) -> u64 {
         self.length_us - CALM_US
     }
 
@@ -212,7 +212,7 @@ mod tests {
             let late = plan
                 .episodes
                 .iter()
-                .find(|e| plan.calm_us() < e.to_us || e.to_us < e.from_us);
+                .find(|e| plan.quiescence_us() < e.to_us || e.to_us < e.from_us);
             assert!(late.is_none(), "seed {seed}: {late:?}");
         }
     }

@@ -17,7 +17,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::{StatementNotice, Watermark};
 use tollgate_shared::wire::statement::Scope;
 
-use super::said::end_of;
+use super::statements::end_of;
 
 /// How long a current watermark guards calls.
 const GUARDED_US: u64 = 1_000_000;

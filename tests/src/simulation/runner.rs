@@ -371,8 +371,11 @@ mod tests {
             };
             assert_eq!((*seed, violation.law), (PANICS, NO_LAW));
             assert_eq!(violation.check, PANICKED);
-            let told = "FAILED: seed 3: the program panicked: index out of bounds";
-            assert!(sum.to_string().contains(told) && !sum.is_good(), "{sum}");
+            let expected = "FAILED: seed 3: the program panicked: index out of bounds";
+            assert!(
+                sum.to_string().contains(expected) && !sum.is_good(),
+                "{sum}"
+            );
             lines.sort();
             lines
         };
@@ -442,15 +445,15 @@ mod tests {
     #[test]
     fn an_unreached_situation_fails_a_long_run() {
         let (all, seldom) = (SEEDS_THAT_MEET_ALL, SEEDS_THAT_MEET_THE_SELDOM);
-        for (what, told, from) in [
+        for (what, expected, from) in [
             ("clock of the log off", "fault: clock of the log off", all),
             ("hit excess", "hit excess", SEEDS_THAT_MEET_THE_COMMON),
             ("limits rolled back", "limits rolled back", all),
             (SELDOM[0], SELDOM[0], seldom),
         ] {
             let large = without(what, from);
-            assert_eq!(large.never_met(), [told]);
-            assert!(!large.is_good() && large.to_string().contains(told));
+            assert_eq!(large.never_met(), [expected]);
+            assert!(!large.is_good() && large.to_string().contains(expected));
             assert!(without(what, from - 1).is_good());
         }
         assert!(without("none of them", seldom).is_good());

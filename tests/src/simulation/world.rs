@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use super::agent_holds::Offered;
 use super::agent_host::AgentHost;
 use super::arrivals::SendingProcess;
-use super::calm_effect::CalmCalls;
 use super::clock::Clock;
 pub use super::held::{Death, Returns};
 use super::net::Net;
@@ -21,6 +20,7 @@ use super::operators::Operators;
 use super::owner_host::{LogHost, OwnerHost};
 use super::plan::Plan;
 use super::queue::Queue;
+use super::quiescent_effect::QuiescentCalls;
 use super::random::Random;
 use super::state_topic::StateTopic;
 use super::trace::{Trace, Violation};
@@ -79,7 +79,7 @@ pub struct World {
     /// Operators' acts that are not answered yet.
     pub(super) operators: Operators,
     /// The calls of the quiescent phase.
-    pub(super) calm_calls: CalmCalls,
+    pub(super) quiescent_calls: QuiescentCalls,
     /// Draws for parts that belong to no host.
     pub random: Random,
     /// In a fleet: the aggregator to which each partition is assigned, by group.
@@ -134,7 +134,7 @@ impl World {
             log_stood_us: 0,
             publishers: BTreeMap::new(),
             operators: Operators::default(),
-            calm_calls: CalmCalls::default(),
+            quiescent_calls: QuiescentCalls::default(),
             random: Random::of(seed, "world", 0),
             assigned: vec![vec![None; plan.partitions as usize]; plan.groups],
             state: StateTopic::default(),

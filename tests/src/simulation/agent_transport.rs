@@ -111,8 +111,8 @@ impl World {
             .event(self.now_us, &[5, agent as u64, hash_of(message)], || {
                 format!("agent {agent} says {}", describe(message))
             });
-        let said = FromAgent::decode(message);
-        if let Ok(FromAgent::Hello { nonce, .. }) = said {
+        let decoded = FromAgent::decode(message);
+        if let Ok(FromAgent::Hello { nonce, .. }) = decoded {
             let host = &mut self.agents[agent];
             let asked_us = host.waits_us.get(&owner).copied();
             host.hellos
@@ -122,7 +122,7 @@ impl World {
             id,
             partition,
             record,
-        }) = said
+        }) = decoded
         {
             let batch = Batch {
                 partition,

@@ -40,7 +40,7 @@ type PairIndex = (usize, usize);
 
 /// The calls of the quiescent phase.
 #[derive(Debug, Default)]
-pub(super) struct CalmCalls {
+pub(super) struct QuiescentCalls {
     /// Whether calls that are made now are checked.
     is_judged: bool,
     calls: BTreeMap<PairIndex, PairCalls>,
@@ -60,7 +60,7 @@ struct PairCalls {
 /// The index of a call among those of its pair.
 pub(super) type CalledAt = Option<usize>;
 
-impl CalmCalls {
+impl QuiescentCalls {
     /// Takes back copies of a call that cost nothing after all.
     pub(super) fn takes_back(&mut self, pair: PairIndex, at: CalledAt, copies: u32) {
         let of = self.calls.get_mut(&pair);
@@ -73,19 +73,19 @@ impl CalmCalls {
 impl World {
     /// The instant from which calls of the quiescent phase are checked.
     pub(super) fn judged_since_us(&self) -> u64 {
-        self.plan.calm_us() + SETTLED_AFTER_US
+        self.plan.quiescence_us() + SETTLED_AFTER_US
     }
 
     /// Decides whether calls made now are checked. If any agent lags or the log is out of order,
     /// all earlier calls are dropped.
-    pub(super) fn look_whether_calm(&mut self) {
-        let is_judged = self.judged_since_us() <= self.now_us && self.is_calm_for_all();
+    pub(super) fn check_quiescence(&mut self) {
+        let is_judged = self.judged_since_us() <= self.now_us && self.is_quiescent_for_all();
         if !is_judged {
-            self.calm_calls = CalmCalls::default();
+            self.quiescent_calls = QuiescentCalls::default();
             return;
         }
         self.forget_calls_before_a_drop();
-        self.calm_calls.is_judged = true;
+        self.quiescent_calls.is_judged = true;
     }
 
     /// Drops calls made before a hit was dropped: a hit without room in its agent's buffers reaches no
@@ -94,29 +94,29 @@ impl World {
         let processes = self.agents.iter().filter_map(|host| host.process.as_ref());
         let dropped = processes.map(|process| process.agent().stats().hits_dropped());
         let dropped = dropped.sum();
-        if self.calm_calls.dropped != dropped {
-            self.calm_calls = CalmCalls {
+        if self.quiescent_calls.dropped != dropped {
+            self.quiescent_calls = QuiescentCalls {
                 dropped,
-                ..CalmCalls::default()
+                ..QuiescentCalls::default()
             };
         }
     }
 
     /// Notes a call for `asked` copies, of which `let_through` were let through.
-    pub(super) fn note_calm_call(
+    pub(super) fn note_quiescent_call(
         &mut self,
         agent: usize,
         pair: PairIndex,
         (asked, let_through): (u32, u32),
         guard: Guard,
     ) -> CalledAt {
-        if !self.calm_calls.is_judged {
+        if !self.quiescent_calls.is_judged {
             return None;
         }
         let host = &self.agents[agent];
         let log_us = self.log_clock.wall(self.now_us).as_micros();
         let behind_us = log_us.saturating_sub(host.clock.wall(self.now_us).as_micros());
-        let of_pair = self.calm_calls.calls.entry(pair).or_default();
+        let of_pair = self.quiescent_calls.calls.entry(pair).or_default();
         of_pair.agents.insert(agent);
         of_pair.call_max = of_pair.call_max.max(u64::from(asked));
         let calls = &mut of_pair.calls;
@@ -140,26 +140,26 @@ impl World {
     }
 
     /// Whether statements reach every living agent in time.
-    fn is_calm_for_all(&self) -> bool {
+    fn is_quiescent_for_all(&self) -> bool {
         let mut all = (0..self.agents.len()).filter(|agent| self.agents[*agent].process.is_some());
         all.all(|agent| self.is_in_time(agent))
     }
 
     /// Law 8: finds a pair of which more was let through in the quiescent phase than its limits and one delay allow.
-    pub(super) fn without_effect_in_calm(&mut self) -> Option<String> {
+    pub(super) fn without_effect_in_quiescence(&mut self) -> Option<String> {
         // At the cap of pairs a new pair is not limited.
         if self.plan.documents.iter().any(Document::is_narrow) {
             return None;
         }
         self.forget_calls_before_a_drop();
-        let calm_calls = std::mem::take(&mut self.calm_calls);
-        for ((r, d), of_pair) in calm_calls.calls {
+        let quiescent_calls = std::mem::take(&mut self.quiescent_calls);
+        for ((r, d), of_pair) in quiescent_calls.calls {
             let (resource, domain) = (RESOURCES[r], DOMAINS[d]);
             let partition = partition_of_pair(resource, domain, self.plan.partitions);
             if self.ends_at_another_time(resource, domain) || self.is_pardoned(resource, domain) {
                 continue;
             }
-            let limits = self.limits_of_the_calm(partition);
+            let limits = self.limits_of_quiescence(partition);
             let Some(limits) = limits.and_then(|limits| limits.resources.get(resource)) else {
                 continue;
             };
@@ -183,7 +183,7 @@ impl World {
     }
 
     /// The limits that ruled a partition during the whole checked time. `None`: they changed, or there were no limits.
-    fn limits_of_the_calm(&self, partition: u32) -> Option<&tollgate_model::Limits> {
+    fn limits_of_quiescence(&self, partition: u32) -> Option<&tollgate_model::Limits> {
         let ruled = &self.watch.ruled[partition as usize];
         let since = ruled
             .taken
