@@ -318,7 +318,7 @@ pub(super) fn denied(stated: &Stated, model: &CopiesModel, appended_us: u64) -> 
         .iter()
         .filter(|((resource, _), _)| of_copies(resource));
     let standing = stated.filter_map(|((resource, scope), all)| {
-        let standing = match all.last()?.says {
+        let standing = match all.last()?.kind {
             StatementKind::Denied(denial) if denial.cause == Cause::Banned => {
                 CopyStanding::Banned(denial.end.as_micros())
             }

@@ -43,7 +43,7 @@ pub fn offer(round: &Round, size: Size, fleet: &Fleet<'_>) -> anyhow::Result<Vec
         let flow = row.flows[caller.flow];
         let length_ms = flow.for_ms.unwrap_or(row.length_ms(size) - flow.after_ms);
         let schedule = schedule(flow, caller.number, start_us, length_ms);
-        paced::tell(&mut caller.part, schedule)?;
+        paced::send(&mut caller.part, schedule)?;
     }
     let mut calls: Vec<(Vec<Call>, u64)> = vec![(Vec::new(), 0); round.rows.len()];
     for caller in &mut callers {
