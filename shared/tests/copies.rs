@@ -12,7 +12,9 @@ use tollgate_shared::wire::hits::Sender;
 use tollgate_shared::wire::holds::{HoldAction, HoldOp, Op, write_holds};
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::Scope;
-use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictFrame, VerdictSays, Why};
+use tollgate_shared::wire::verdict::{
+    EndedBy, HoldReason, HoldStatus, SeizedCopies, Verdict, VerdictFrame, Why,
+};
 use tollgate_shared::wire::{DecodeError, Writer};
 
 const SENDER: Sender<'_> = Sender {
@@ -171,7 +173,7 @@ fn a_scope() -> impl Strategy<Value = Option<Scope>> {
     ]
 }
 
-fn some_says() -> impl Strategy<Value = VerdictSays> {
+fn a_reason() -> impl Strategy<Value = HoldReason> {
     let by = prop::sample::select(vec![EndedBy::Age, EndedBy::Operator, EndedBy::Earlier]);
     let why = prop::sample::select(vec![
         Why::UnknownHold,
@@ -192,39 +194,29 @@ fn some_says() -> impl Strategy<Value = VerdictSays> {
         Op::Seize,
         Op::Cancel,
     ]));
-    let n = any::<u64>();
     prop_oneof![
-        (n, any::<u32>(), a_scope()).prop_map(|(number, excess, by)| VerdictSays::Counted {
-            number,
-            excess,
-            by
-        }),
-        (n, any::<u32>(), a_scope()).prop_map(|(number, copies, by)| VerdictSays::Granted {
+        by.prop_map(HoldReason::Ended),
+        (op, why).prop_map(|(op, why)| HoldReason::Refused(op, why)),
+    ]
+}
+
+fn a_status() -> impl Strategy<Value = HoldStatus> {
+    let seized = (a_name(), any::<u64>()).prop_map(|(domain, start)| SeizedCopies {
+        domain: domain.into(),
+        start: Timestamp::from_micros(start),
+    });
+    let (reason, seized) = (prop::option::of(a_reason()), prop::option::of(seized));
+    let numbers = any::<(u64, u32, u32)>();
+    (numbers, a_scope(), reason, seized).prop_map(
+        |((number, copies, excess), scope, reason, seized)| HoldStatus {
             number,
             copies,
-            by
-        }),
-        (n, a_name(), any::<u32>(), any::<u64>()).prop_map(|(number, domain, copies, start)| {
-            VerdictSays::Seized {
-                number,
-                domain: domain.into(),
-                copies,
-                start: Timestamp::from_micros(start),
-            }
-        }),
-        (n, any::<u32>(), any::<u32>(), a_scope()).prop_map(|(number, copies, excess, by)| {
-            VerdictSays::Held {
-                number,
-                copies,
-                excess,
-                by: by.filter(|_| 0 < excess),
-            }
-        }),
-        n.prop_map(|number| VerdictSays::NotHeld { number }),
-        (n, by).prop_map(|(number, by)| VerdictSays::Ended { number, by }),
-        (n, op, why).prop_map(|(number, op, why)| VerdictSays::Refused { number, op, why }),
-        Just(VerdictSays::BeatWanted),
-    ]
+            excess,
+            scope,
+            reason,
+            seized,
+        },
+    )
 }
 
 proptest! {
@@ -298,16 +290,16 @@ proptest! {
     #[test]
     fn verdicts_read_back_equal(
         instance: u128, sequence: u64, sent: u64, agent in a_name(), partition: u32, epoch: u128,
-        resource in a_name(), place: (u32, u64, u32), says in prop::collection::vec(some_says(), 0..8),
+        resource in a_name(), place: (u32, u64, u32), all in prop::collection::vec(prop::option::of(a_status()), 0..8),
     ) {
         let frame = VerdictFrame {
             instance, sequence, sent: Span::from_micros(sent), agent: agent.into(),
-            verdicts: says.into_iter().map(|says| Verdict {
+            verdicts: all.into_iter().map(|status| Verdict {
                 partition,
                 place: LogPosition { generation: place.0, offset: place.1, entry: place.2 },
                 epoch,
                 resource: resource.as_str().into(),
-                says,
+                status,
             }).collect(),
         };
         let mut writer = Writer::new();

@@ -211,7 +211,7 @@ impl Hold {
         }
         match self.inner.shared.revoked.why(self.ticket.number) {
             Some(HoldStanding::Ended(by)) => Err(HoldFault::Ended(by)),
-            Some(HoldStanding::Uncounted(_, why)) => Err(HoldFault::Uncounted(why)),
+            Some(HoldStanding::Uncounted(why)) => Err(HoldFault::Uncounted(why)),
             Some(HoldStanding::Confirmed | HoldStanding::Excess(..)) | None => Ok(()),
         }
     }
@@ -239,7 +239,7 @@ impl Hold {
                 scope: scope.map(FullScope::from),
             },
             Some(HoldStanding::Ended(by)) => Confirmation::Ended(by),
-            Some(HoldStanding::Uncounted(_, why)) => Confirmation::Uncounted(why),
+            Some(HoldStanding::Uncounted(why)) => Confirmation::Uncounted(why),
         }
     }
 
@@ -267,7 +267,7 @@ impl Hold {
                 scope: scope.map(FullScope::from),
             },
             Some(HoldStanding::Ended(by)) => Revoked::Ended(by),
-            Some(HoldStanding::Uncounted(_, why)) => Revoked::Uncounted(why),
+            Some(HoldStanding::Uncounted(why)) => Revoked::Uncounted(why),
         }
     }
 

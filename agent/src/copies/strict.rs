@@ -144,7 +144,7 @@ impl Copies {
                     return taken.ok_or(Refused::Uncounted(Why::AtCapacity));
                 }
                 Some(HoldAnswer::Full(by)) => {
-                    let denied = Denied::of_full(by.as_ref().map_or(Scope::Pair, Scope::from));
+                    let denied = Denied::of_full(Scope::from(&by));
                     self.record_refused(&domain, copies, &denied);
                     return Err(denied.into());
                 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::holds::Op;
 use tollgate_shared::wire::statement::Scope;
 use tollgate_shared::wire::verdict::{EndedBy, Why};
 
@@ -77,7 +76,7 @@ pub(crate) enum HoldAnswer {
     /// These copies may be used.
     Granted { domain: Arc<str>, copies: u32 },
     /// No copies: this scope is full.
-    Full(Option<Scope>),
+    Full(Scope),
     /// The operation was refused.
     Refused(Why),
     /// The operation was never ruled: the caller should ask again.
@@ -94,18 +93,5 @@ pub(crate) enum HoldStanding {
     /// The hold is over.
     Ended(EndedBy),
     /// The hold does not count: an operation, or the hold in a list, was refused.
-    Uncounted(Option<Op>, Why),
-}
-
-impl HoldStanding {
-    /// This many copies were given away: the copies that were too many go first, as in the
-    /// aggregators' count.
-    pub(crate) fn lessen(&mut self, by: u32) {
-        if let Self::Excess(excess, _) = self {
-            *excess = excess.saturating_sub(by);
-            if *excess == 0 {
-                *self = Self::Confirmed;
-            }
-        }
-    }
+    Uncounted(Why),
 }

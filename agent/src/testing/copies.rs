@@ -23,7 +23,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::holds::Op;
 use tollgate_shared::wire::public::{Kind, OnExcess, Public, PublicCopies, PublicGroup, Reserving};
 use tollgate_shared::wire::statement::{self, Denial};
-use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays, Why};
+use tollgate_shared::wire::verdict::{EndedBy, HoldReason, HoldStatus, SeizedCopies, Verdict, Why};
 
 use super::{PARTITIONS, TestAgent, TestState};
 use crate::answer::Cause;
@@ -255,12 +255,15 @@ impl TestAgent {
             entry: 0,
         };
         state.next_offset += 1;
+        let kept = state.session.kept().find(|kept| kept.1 == number);
+        let copies = kept.map_or(0, |(_, _, _, copies, _)| copies);
+        let now = self.agent.shared().clock.read_wall();
         let verdict = Verdict {
             partition: partition_of_resource(resource, PARTITIONS),
             place,
             epoch: EPOCH,
             resource: resource.into(),
-            says: verdict_of(number, ruling, self.agent.shared().clock.read_wall()),
+            status: Some(status((number, copies), ruling, now)),
         };
         let now = self.agent.shared().clock.read();
         state.session.take_verdicts(vec![verdict], now);
@@ -303,53 +306,41 @@ fn full() -> ScopeChange {
     ScopeChange::Denied(Mono::MAX, denial)
 }
 
-fn verdict_of(number: u64, ruling: Ruling, now: Timestamp) -> VerdictSays {
+/// The status that states a ruling on a hold of these copies.
+fn status((number, copies): (u64, u32), ruling: Ruling, now: Timestamp) -> HoldStatus {
+    let counted = |copies| HoldStatus {
+        number,
+        copies,
+        ..HoldStatus::default()
+    };
+    let over = |reason| HoldStatus {
+        reason: Some(reason),
+        ..counted(0)
+    };
     match ruling {
-        Ruling::Confirmed => VerdictSays::Counted {
-            number,
-            excess: 0,
-            by: None,
-        },
-        Ruling::Excess(excess, scope) => VerdictSays::Counted {
-            number,
+        Ruling::Confirmed => counted(copies),
+        Ruling::Excess(excess, scope) => HoldStatus {
             excess,
-            by: Some(scope_of(scope)),
+            scope: Some(scope_of(scope)),
+            ..counted(copies)
         },
-        Ruling::Granted(copies) => VerdictSays::Granted {
-            number,
-            copies,
-            by: None,
+        Ruling::Granted(copies) => counted(copies),
+        Ruling::Full(scope) => HoldStatus {
+            scope: Some(scope_of(scope)),
+            ..counted(0)
         },
-        Ruling::Full(scope) => VerdictSays::Granted {
-            number,
-            copies: 0,
-            by: Some(scope_of(scope)),
+        Ruling::Seized(domain, copies) => HoldStatus {
+            seized: Some(SeizedCopies {
+                domain: domain.into(),
+                start: now,
+            }),
+            ..counted(copies)
         },
-        Ruling::Seized(domain, copies) => VerdictSays::Seized {
-            number,
-            domain: domain.into(),
-            copies,
-            start: now,
-        },
-        Ruling::NothingStaged => VerdictSays::Refused {
-            number,
-            op: Some(Op::Seize),
-            why: Why::UnknownTransfer,
-        },
-        Ruling::Ended => VerdictSays::Ended {
-            number,
-            by: EndedBy::Operator,
-        },
-        Ruling::EndedByAge => VerdictSays::Ended {
-            number,
-            by: EndedBy::Age,
-        },
-        Ruling::Uncounted => VerdictSays::Refused {
-            number,
-            op: Some(Op::Hold),
-            why: Why::AtCapacity,
-        },
-        Ruling::NotHeld => VerdictSays::NotHeld { number },
+        Ruling::NothingStaged => over(HoldReason::Refused(Some(Op::Seize), Why::UnknownTransfer)),
+        Ruling::Ended => over(HoldReason::Ended(EndedBy::Operator)),
+        Ruling::EndedByAge => over(HoldReason::Ended(EndedBy::Age)),
+        Ruling::Uncounted => over(HoldReason::Refused(Some(Op::Hold), Why::AtCapacity)),
+        Ruling::NotHeld => counted(0),
     }
 }
 

@@ -8,11 +8,19 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::link::Refusal;
 use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, PublicCopies, Reserving};
 use tollgate_shared::wire::statement::Scope;
-use tollgate_shared::wire::verdict::VerdictSays;
+use tollgate_shared::wire::verdict::HoldStatus;
 
 use crate::support::{Aggregator, PARTITIONS};
 
 const SOON: Duration = Duration::from_secs(20);
+
+fn counted(number: u64, copies: u32) -> HoldStatus {
+    HoldStatus {
+        number,
+        copies,
+        ..HoldStatus::default()
+    }
+}
 
 async fn beside(aggregator: &Aggregator, reserve: Reserving) -> Agent {
     built_beside(aggregator, reserve, Agent::builder()).await
@@ -63,10 +71,10 @@ async fn a_hold_is_recorded_confirmed_listed_and_released() {
     let sandbox = agent.copies("sandbox");
     let hold = sandbox.reserve("acme", 2).expect("not full");
     until_recorded(&aggregator, "hold 1 acme x2").await;
-    let excess = VerdictSays::Counted {
-        number: 1,
+    let excess = HoldStatus {
         excess: 1,
-        by: Some(Scope::Resource),
+        scope: Some(Scope::Resource),
+        ..counted(1, 2)
     };
     aggregator.rule("a", "sandbox", excess).await;
     let confirmed = tokio::time::timeout(SOON, hold.confirmed()).await;
@@ -107,12 +115,7 @@ async fn strict_copies_wait_for_the_verdict() {
         tokio::spawn(async move { sandbox.reserve_confirmed("acme", 3, SOON).await })
     };
     until_recorded(&aggregator, "reserve 1 acme x3").await;
-    let granted = VerdictSays::Granted {
-        number: 1,
-        copies: 3,
-        by: None,
-    };
-    aggregator.rule("a", "sandbox", granted).await;
+    aggregator.rule("a", "sandbox", counted(1, 3)).await;
     let hold = asking.await.expect("no panic").expect("granted");
     assert_eq!((hold.copies(), sandbox.held("acme")), (3, 3));
     // No verdict arrives for this one.
@@ -153,10 +156,9 @@ async fn panicking_callbacks_are_counted_and_heartbeats_go_on() {
     let sandbox = agent.copies("sandbox");
     let hold = sandbox.reserve("acme", 2).expect("not full");
     until_recorded(&aggregator, "hold 1 acme x2").await;
-    let excess = VerdictSays::Counted {
-        number: 1,
+    let excess = HoldStatus {
         excess: 1,
-        by: None,
+        ..counted(1, 2)
     };
     aggregator.rule("a", "sandbox", excess).await;
     aggregator
@@ -190,10 +192,9 @@ async fn strict_copies_may_be_granted_in_part() {
     };
     let asking = ask(2..=9);
     until_recorded(&aggregator, "reserve 1 acme x2..9").await;
-    let granted = |number, copies| VerdictSays::Granted {
-        number,
-        copies,
-        by: Some(Scope::Resource),
+    let granted = |number, copies| HoldStatus {
+        scope: Some(Scope::Resource),
+        ..counted(number, copies)
     };
     aggregator.rule("a", "sandbox", granted(1, 5)).await;
     let hold = asking.await.expect("no panic").expect("granted");

@@ -31,7 +31,7 @@ use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal, Snapshot, 
 use tollgate_shared::wire::public::Public;
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement, StatementKind};
-use tollgate_shared::wire::verdict::{Verdict, VerdictFrame, VerdictSays};
+use tollgate_shared::wire::verdict::{HoldStatus, Verdict, VerdictFrame};
 use zeromq::{PubSocket, RouterSocket, Socket as _, SocketRecv as _, SocketSend as _, ZmqMessage};
 
 pub const PARTITIONS: u32 = 4;
@@ -169,8 +169,8 @@ impl Aggregator {
     }
 
     /// Publishes a verdict on a hold of the agent that sent the last record, at the next log position.
-    pub async fn rule(&self, agent: &str, resource: &str, says: VerdictSays) {
-        let frame = self.state().verdict(agent, resource, says, self.began);
+    pub async fn rule(&self, agent: &str, resource: &str, status: HoldStatus) {
+        let frame = self.state().verdict(agent, resource, status, self.began);
         let topic = Topic::of_agent(&[0; 16], agent);
         assert!(
             self.orders.send(Do::Publish(topic, frame)).await.is_ok(),

@@ -111,7 +111,7 @@ impl State {
         &mut self,
         agent: &str,
         resource: &str,
-        says: VerdictSays,
+        status: HoldStatus,
         began: Instant,
     ) -> Vec<u8> {
         let place = LogPosition {
@@ -126,7 +126,7 @@ impl State {
             place,
             epoch: self.hold_records.last().expect("somebody was heard").epoch,
             resource: resource.into(),
-            says,
+            status: Some(status),
         };
         let mut writer = Writer::new();
         VerdictFrame {

@@ -16,7 +16,7 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic};
 use tollgate_shared::wire::notice::{Notice, NoticeFrame};
 use tollgate_shared::wire::statement::{Scope, StatementKind};
-use tollgate_shared::wire::verdict::VerdictFrame;
+use tollgate_shared::wire::verdict::{Verdict, VerdictFrame};
 use zeromq::{Socket as _, SocketRecv as _, SubSocket};
 
 use super::Global;
@@ -308,12 +308,18 @@ fn text_of_verdicts(name: &str, bytes: &[u8]) -> String {
         Ok(frame) => {
             let mut line = format!("agent {name}  {}", frame.sequence);
             for verdict in &frame.verdicts {
-                line += &format!("  \"{}\" {:?}", escaped(&verdict.resource), verdict.says);
+                let (resource, says) = (escaped(&verdict.resource), says_of(verdict));
+                line += &format!("  \"{resource}\" {}", escaped(&says));
             }
             line
         }
         Err(error) => format!("agent {name}  not a frame: {error}"),
     }
+}
+
+fn says_of(verdict: &Verdict) -> String {
+    let status = verdict.status.as_ref();
+    status.map_or_else(|| "list wanted".to_owned(), ToString::to_string)
 }
 
 fn view_of_verdicts(name: &str, bytes: &[u8]) -> Value {
@@ -325,7 +331,7 @@ fn view_of_verdicts(name: &str, bytes: &[u8]) -> Value {
         json!({
             "partition": verdict.partition,
             "resource": verdict.resource,
-            "says": format!("{:?}", verdict.says),
+            "says": says_of(verdict),
         })
     });
     let mut view = head(("agent", name), frame.instance, frame.sequence, frame.sent);

@@ -3,21 +3,20 @@
 //! ```text
 //! message  topic of the agent (33 bytes), frame
 //! frame    [version][seal 0][ [instance (16 bytes), sequence, sent (us), agent, [verdict, ...]] ]
-//! verdict  [partition, place, epoch (16 bytes), resource, says]
-//! says     counted 0   [number, excess, nil | full scope]
-//!          granted 1   [number, copies, nil | full scope]
-//!          seized 2    [number, domain, copies, start (us)]
-//!          held 3      [number, copies], or with excess [number, copies, excess, nil | full scope]
-//!          not held 4  [number]
-//!          ended 5     [number, by]
-//!          refused 6   [number, operation, why]
-//!          beat 7      []
+//! verdict  [partition, place, epoch (16 bytes), resource, nil | status]
+//! status   [number, copies, excess, nil | scope, nil | reason, nil | seized]
 //! scope    [kind, name], as in statements
+//! reason   ended 0    [by]
+//!          refused 1  [nil | operation, why]
+//! seized   [domain, start (us)]
 //! ```
 //!
-//! `sent` is as in the frames of resources. A frame is sent only if there is a verdict, and sequences rise
-//! with gaps, so an agent detects a lost verdict by an operation that stays unanswered. Every verdict has a
-//! log position of its own: it may arrive twice, or from two aggregators, and is then the same.
+//! A status is a register for each hold: the one with the greatest log position wins. `nil` instead of a status asks
+//! the agent for a list. `sent` is as in the frames of resources. A frame is sent only if there is a verdict, and
+//! sequences rise with gaps, so an agent detects a lost verdict by an operation that stays unanswered. Every verdict
+//! has a log position of its own: it may arrive twice, or from two aggregators, and is then the same.
+
+use std::fmt;
 
 use super::frame::{PLAIN, begin_frame, read_list};
 use super::holds::Op;
@@ -40,77 +39,45 @@ pub struct Verdict {
     pub epoch: u128,
     /// The resource.
     pub resource: Box<str>,
-    /// Its content.
-    pub says: VerdictSays,
+    /// How the hold stands. `None`: the agent has to send a list, because its digest differs from what is counted.
+    pub status: Option<HoldStatus>,
 }
 
-/// The content of a verdict.
+/// How a hold stands after the record at a log position.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HoldStatus {
+    /// The hold.
+    pub number: u64,
+    /// Its copies that count; 0: nothing is held. [`u32::MAX`] if the resource is not limited by copies, and the
+    /// agent asks: as many as it has.
+    pub copies: u32,
+    /// How many of them were too many when they began to count, and have not been released.
+    pub excess: u32,
+    /// The scope that was full: for the excess, or for copies that a reserve did not get.
+    pub scope: Option<Scope>,
+    /// Why an operation or a list did not change that, or why nothing is held. Without a reason and a scope, a hold of
+    /// 0 copies is not known.
+    pub reason: Option<HoldReason>,
+    /// What a seize does not know, if the copies were seized.
+    pub seized: Option<SeizedCopies>,
+}
+
+/// Why a hold stands as it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldReason {
+    /// It ended without an operation of its holder, and stays ended.
+    Ended(EndedBy),
+    /// This operation was refused, and has changed nothing; `None`: a heartbeat listed the hold, or asked for it.
+    Refused(Option<Op>, Why),
+}
+
+/// Domain and age of seized copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum VerdictSays {
-    /// An optimistic hold counts; an excess of 0 means confirmed.
-    Counted {
-        /// The hold.
-        number: u64,
-        /// Copies that a reserve would not have granted. They are counted all the same.
-        excess: u32,
-        /// The scope that was full, if there is excess.
-        by: Option<Scope>,
-    },
-    /// A strict reserve was ruled.
-    Granted {
-        /// The hold.
-        number: u64,
-        /// Copies that may be used from now on; 0: refused, nothing is held.
-        copies: u32,
-        /// The scope that kept them below the copies asked for.
-        by: Option<Scope>,
-    },
-    /// A seize found copies: the hold has them now.
-    Seized {
-        /// The hold.
-        number: u64,
-        /// Their domain.
-        domain: Box<str>,
-        /// How many.
-        copies: u32,
-        /// When they were first taken, in engine time; heartbeats list this.
-        start: Timestamp,
-    },
-    /// Repeated because a heartbeat asked: the hold counts, with so many copies.
-    Held {
-        /// The hold.
-        number: u64,
-        /// Its copies.
-        copies: u32,
-        /// How many of them were too many when they began to count, and have not been released.
-        excess: u32,
-        /// The scope that was full, if there is excess.
-        by: Option<Scope>,
-    },
-    /// Because a heartbeat asked: nothing is counted under this number, and nothing that was sent before that
-    /// heartbeat will be.
-    NotHeld {
-        /// The number.
-        number: u64,
-    },
-    /// The hold ended without an operation of its holder, and stays ended.
-    Ended {
-        /// The hold.
-        number: u64,
-        /// What ended it.
-        by: EndedBy,
-    },
-    /// An operation was refused; it has changed nothing.
-    Refused {
-        /// The hold.
-        number: u64,
-        /// The operation; `None`: a heartbeat listed the hold.
-        op: Option<Op>,
-        /// Why.
-        why: Why,
-    },
-    /// The agent has to send a full list: its digest differs from what is counted.
-    BeatWanted,
+pub struct SeizedCopies {
+    /// On whose behalf they are held.
+    pub domain: Box<str>,
+    /// When they were first taken, in engine time; heartbeats list this.
+    pub start: Timestamp,
 }
 
 /// What ended a hold.
@@ -211,7 +178,7 @@ impl Verdict {
             place: read_log_position(reader)?,
             epoch: u128::from_be_bytes(reader.array_of_bytes("epoch")?),
             resource: reader.text("resource", 1, NAME_BYTES_MAX)?.into(),
-            says: VerdictSays::read(reader)?,
+            status: unless_nil(reader, HoldStatus::read)?,
         })
     }
 
@@ -221,173 +188,102 @@ impl Verdict {
         write_log_position(writer, self.place);
         writer.bytes(&self.epoch.to_be_bytes());
         writer.text(&self.resource);
-        self.says.write(writer);
+        or_nil(writer, self.status.as_ref(), HoldStatus::write);
     }
 }
 
-impl VerdictSays {
-    /// The hold that it is about, if there is one.
-    pub const fn number(&self) -> Option<u64> {
-        match self {
-            Self::Counted { number, .. }
-            | Self::Granted { number, .. }
-            | Self::Seized { number, .. }
-            | Self::Held { number, .. }
-            | Self::NotHeld { number }
-            | Self::Ended { number, .. }
-            | Self::Refused { number, .. } => Some(*number),
-            Self::BeatWanted => None,
-        }
+impl HoldStatus {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.fixed_array("hold status", 6, "6")?;
+        Ok(Self {
+            number: reader.u64("hold number")?,
+            copies: reader.u32("copies")?,
+            excess: reader.u32("excess")?,
+            scope: unless_nil(reader, |reader| {
+                reader.fixed_array("full scope", 2, "2")?;
+                Scope::read(reader)
+            })?,
+            reason: unless_nil(reader, HoldReason::read)?,
+            seized: unless_nil(reader, |reader| {
+                reader.fixed_array("seized", 2, "2")?;
+                Ok(SeizedCopies {
+                    domain: reader.text("domain", 1, NAME_BYTES_MAX)?.into(),
+                    start: Timestamp::from_micros(reader.u64("start")?),
+                })
+            })?,
+        })
     }
 
+    fn write(&self, writer: &mut Writer) {
+        writer.array(6);
+        writer.u64(self.number);
+        writer.u64(u64::from(self.copies));
+        writer.u64(u64::from(self.excess));
+        or_nil(writer, self.scope.as_ref(), |scope, writer| {
+            writer.array(2);
+            scope.write(writer);
+        });
+        or_nil(writer, self.reason.as_ref(), HoldReason::write);
+        or_nil(writer, self.seized.as_ref(), |seized, writer| {
+            writer.array(2);
+            writer.text(&seized.domain);
+            writer.u64(seized.start.as_micros());
+        });
+    }
+}
+
+impl HoldReason {
     fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let before = *reader;
-        let len = reader.array("says")?;
-        let kind = reader.u8("says kind")?;
-        let mut number = || reader.u64("hold number");
-        match (kind, len) {
-            (0, 4) => Ok(Self::Counted {
-                number: number()?,
-                excess: reader.u32("excess")?,
-                by: read_scope(reader)?,
-            }),
-            (1, 4) => Ok(Self::Granted {
-                number: number()?,
-                copies: reader.u32("copies")?,
-                by: read_scope(reader)?,
-            }),
-            (2, 5) => Ok(Self::Seized {
-                number: number()?,
-                domain: reader.text("domain", 1, NAME_BYTES_MAX)?.into(),
-                copies: reader.u32("copies")?,
-                start: Timestamp::from_micros(reader.u64("start")?),
-            }),
-            (3, 3) => Ok(Self::Held {
-                number: number()?,
-                copies: reader.u32("copies")?,
-                excess: 0,
-                by: None,
-            }),
-            (3, 5) => {
-                let (number, copies) = (number()?, reader.u32("copies")?);
-                let excess = reader.u32("excess")?;
-                // Without excess no scope was full, whatever the bytes state.
-                let by = read_scope(reader)?.filter(|_| 0 < excess);
-                Ok(Self::Held {
-                    number,
-                    copies,
-                    excess,
-                    by,
-                })
-            }
-            (4, 2) => Ok(Self::NotHeld { number: number()? }),
-            (5, 3) => Ok(Self::Ended {
-                number: number()?,
-                by: EndedBy::read(reader)?,
-            }),
-            (6, 4) => Ok(Self::Refused {
-                number: number()?,
-                op: if reader.nil() {
-                    None
-                } else {
-                    Some(Op::read(reader)?)
-                },
-                why: Why::read(reader)?,
-            }),
-            (7, 1) => Ok(Self::BeatWanted),
-            (0..=7, found) => Err(before.error(
-                "says",
+        let len = reader.array("reason")?;
+        match (reader.u8("reason kind")?, len) {
+            (0, 2) => EndedBy::read(reader).map(Self::Ended),
+            (1, 3) => Ok(Self::Refused(
+                unless_nil(reader, Op::read)?,
+                Why::read(reader)?,
+            )),
+            (0 | 1, found) => Err(before.error(
+                "reason",
                 FieldFault::Length {
                     found: u64::from(found),
                     expected: "what its kind has",
                 },
             )),
-            (found, _) => Err(before.error("says kind", FieldFault::Kind { found })),
+            (found, _) => Err(before.error("reason kind", FieldFault::Kind { found })),
         }
     }
 
     fn write(&self, writer: &mut Writer) {
-        let mut begin = |fields: usize, kind: u64, number: Option<u64>| {
-            writer.array(fields);
-            writer.u64(kind);
-            if let Some(number) = number {
-                writer.u64(number);
-            }
-        };
         match self {
-            Self::Counted { number, excess, by } => {
-                begin(4, 0, Some(*number));
-                writer.u64(u64::from(*excess));
-                write_scope(writer, by.as_ref());
-            }
-            Self::Granted { number, copies, by } => {
-                begin(4, 1, Some(*number));
-                writer.u64(u64::from(*copies));
-                write_scope(writer, by.as_ref());
-            }
-            Self::Seized {
-                number,
-                domain,
-                copies,
-                start,
-            } => {
-                begin(5, 2, Some(*number));
-                writer.text(domain);
-                writer.u64(u64::from(*copies));
-                writer.u64(start.as_micros());
-            }
-            Self::Held {
-                number,
-                copies,
-                excess: 0,
-                ..
-            } => {
-                begin(3, 3, Some(*number));
-                writer.u64(u64::from(*copies));
-            }
-            Self::Held {
-                number,
-                copies,
-                excess,
-                by,
-            } => {
-                begin(5, 3, Some(*number));
-                writer.u64(u64::from(*copies));
-                writer.u64(u64::from(*excess));
-                write_scope(writer, by.as_ref());
-            }
-            Self::NotHeld { number } => begin(2, 4, Some(*number)),
-            Self::Ended { number, by } => {
-                begin(3, 5, Some(*number));
+            Self::Ended(by) => {
+                writer.array(2);
+                writer.u64(0);
                 by.write(writer);
             }
-            Self::Refused { number, op, why } => {
-                begin(4, 6, Some(*number));
-                match op {
-                    Some(op) => op.write(writer),
-                    None => writer.nil(),
-                }
+            Self::Refused(op, why) => {
+                writer.array(3);
+                writer.u64(1);
+                or_nil(writer, op.as_ref(), |op, writer| op.write(writer));
                 why.write(writer);
             }
-            Self::BeatWanted => begin(1, 7, None),
         }
     }
 }
 
-fn read_scope(reader: &mut Reader<'_>) -> Result<Option<Scope>, DecodeError> {
-    if reader.nil() {
-        return Ok(None);
+/// Reads what may be absent, and is then `nil`.
+fn unless_nil<'a, T>(
+    reader: &mut Reader<'a>,
+    read: impl FnOnce(&mut Reader<'a>) -> Result<T, DecodeError>,
+) -> Result<Option<T>, DecodeError> {
+    match reader.nil() {
+        true => Ok(None),
+        false => read(reader).map(Some),
     }
-    reader.fixed_array("full scope", 2, "2")?;
-    Scope::read(reader).map(Some)
 }
 
-fn write_scope(writer: &mut Writer, scope: Option<&Scope>) {
-    match scope {
-        Some(scope) => {
-            writer.array(2);
-            scope.write(writer);
-        }
+fn or_nil<T>(writer: &mut Writer, of: Option<&T>, write: impl FnOnce(&T, &mut Writer)) {
+    match of {
+        Some(of) => write(of, writer),
         None => writer.nil(),
     }
 }
@@ -441,8 +337,32 @@ impl Why {
     }
 }
 
-impl std::fmt::Display for EndedBy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// As in `hold 7 has 5, 2 too many by group probation`.
+impl fmt::Display for HoldStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "hold {} has {}", self.number, self.copies)?;
+        if let Some(seized) = &self.seized {
+            write!(f, " of {}", seized.domain)?;
+        }
+        if 0 < self.excess {
+            write!(f, ", {} too many", self.excess)?;
+        }
+        match &self.scope {
+            Some(Scope::Pair(domain)) => write!(f, " by {domain}")?,
+            Some(Scope::Group(group)) => write!(f, " by group {group}")?,
+            Some(Scope::Resource) => f.write_str(" by all")?,
+            None => {}
+        }
+        match self.reason {
+            Some(HoldReason::Ended(by)) => write!(f, ", ended {by}"),
+            Some(HoldReason::Refused(_, why)) => write!(f, ", refused: {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for EndedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Age => "at its greatest age",
             Self::Operator => "by an operator",
@@ -451,8 +371,8 @@ impl std::fmt::Display for EndedBy {
     }
 }
 
-impl std::fmt::Display for Why {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::UnknownHold => "unknown hold",
             Self::TooManyCopies => "more copies than it has",

@@ -12,7 +12,9 @@ use tollgate_shared::wire::public::{
     BlindPolicy, Kind, OnExcess, Public, PublicCopies, PublicGroup, Reserving,
 };
 use tollgate_shared::wire::statement::Scope;
-use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictFrame, VerdictSays, Why};
+use tollgate_shared::wire::verdict::{
+    EndedBy, HoldReason, HoldStatus, SeizedCopies, Verdict, VerdictFrame, Why,
+};
 
 fn sender() -> Sender<'static> {
     Sender {
@@ -111,64 +113,41 @@ pub fn last_beat(writer: &mut Writer) {
     write_heartbeat(writer, &sender(), &[], head, &[]);
 }
 
-/// A verdict of every kind.
+/// Holds that stand in every way, and a list that is wanted.
 pub fn verdicts(writer: &mut Writer) {
-    let all = [
-        VerdictSays::Counted {
-            number: 7,
-            excess: 2,
-            by: Some(Scope::Group("probation".into())),
-        },
-        VerdictSays::Granted {
-            number: 8,
-            copies: 300,
-            by: None,
-        },
-        VerdictSays::Seized {
-            number: 9,
-            domain: "acme".into(),
-            copies: 2,
-            start: Timestamp::from_micros(4_990_007),
-        },
-        VerdictSays::Held {
-            number: 7,
-            copies: 5,
-            excess: 0,
-            by: None,
-        },
-        VerdictSays::NotHeld { number: 12 },
-        VerdictSays::Ended {
-            number: 7,
-            by: EndedBy::Operator,
-        },
-        VerdictSays::Refused {
-            number: 10,
-            op: Some(Op::Seize),
-            why: Why::UnknownTransfer,
-        },
-        VerdictSays::Refused {
-            number: 11,
-            op: None,
-            why: Why::AtCapacity,
-        },
-        VerdictSays::BeatWanted,
-    ];
-    frame_of(all, writer);
-}
-
-/// The repeated verdict on a hold with excess.
-pub fn verdict_again(writer: &mut Writer) {
-    let says = VerdictSays::Held {
-        number: 7,
-        copies: 5,
-        excess: 2,
-        by: Some(Scope::Group("probation".into())),
+    let counted = |number, copies| HoldStatus {
+        number,
+        copies,
+        ..HoldStatus::default()
     };
-    frame_of([says], writer);
-}
-
-fn frame_of(all: impl IntoIterator<Item = VerdictSays>, writer: &mut Writer) {
-    let verdicts = (0..).zip(all).map(|(entry, says)| Verdict {
+    let over = |number, reason| HoldStatus {
+        reason: Some(reason),
+        ..counted(number, 0)
+    };
+    let all = [
+        Some(HoldStatus {
+            excess: 2,
+            scope: Some(Scope::Group("probation".into())),
+            ..counted(7, 5)
+        }),
+        Some(counted(8, 300)),
+        Some(HoldStatus {
+            seized: Some(SeizedCopies {
+                domain: "acme".into(),
+                start: Timestamp::from_micros(4_990_007),
+            }),
+            ..counted(9, 2)
+        }),
+        Some(counted(12, 0)),
+        Some(over(7, HoldReason::Ended(EndedBy::Operator))),
+        Some(over(
+            10,
+            HoldReason::Refused(Some(Op::Seize), Why::UnknownTransfer),
+        )),
+        Some(over(11, HoldReason::Refused(None, Why::AtCapacity))),
+        None,
+    ];
+    let verdicts = (0..).zip(all).map(|(entry, status)| Verdict {
         partition: 3,
         place: LogPosition {
             generation: 1,
@@ -177,7 +156,7 @@ fn frame_of(all: impl IntoIterator<Item = VerdictSays>, writer: &mut Writer) {
         },
         epoch: 0x0102,
         resource: "sandbox".into(),
-        says,
+        status,
     });
     VerdictFrame {
         instance: 9,

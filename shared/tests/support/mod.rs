@@ -184,11 +184,6 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             include_str!("golden/verdicts.hex").trim(),
         ),
         (
-            "verdicts/again",
-            encoded(&copies::verdict_again),
-            include_str!("golden/verdicts-again.hex").trim(),
-        ),
-        (
             "aggregator/snapshot of copies",
             encoded(&copies::snapshot),
             include_str!("golden/snapshot-copies.hex").trim(),

@@ -3,6 +3,7 @@
 use rmp::decode::{Bytes, read_map_len, read_str_len};
 use rmp::encode;
 use tollgate_shared::wire::named;
+use tollgate_shared::wire::verdict::VerdictFrame;
 use tollgate_shared::wire::{DecodeError, Reader};
 
 use super::*;
@@ -99,15 +100,23 @@ fn all_public() -> Public {
     snapshot.topics[0].public.clone()
 }
 
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits = hex.trim().as_bytes().chunks(2);
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16);
+    digits
+        .map(|pair| byte(pair).expect("hexadecimal"))
+        .collect()
+}
+
+#[test]
+fn verdicts_of_an_earlier_build_are_refused_by_name() {
+    let before = bytes(include_str!("../support/golden/arrays/verdicts.hex"));
+    let error = VerdictFrame::decode(&before).expect_err("another form");
+    assert_eq!(error.field, "hold status");
+}
+
 #[test]
 fn messages_from_before_fields_had_names_are_read() {
-    let bytes = |hex: &str| -> Vec<u8> {
-        let digits = hex.trim().as_bytes().chunks(2);
-        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16);
-        digits
-            .map(|pair| byte(pair).expect("hexadecimal"))
-            .collect()
-    };
     let hello = bytes(include_str!("../support/golden/arrays/hello.hex"));
     assert_eq!(hello_of(&hello), hello_of(&golden_bytes("agent/hello")));
     assert!(hello_of(&hello).is_ok());

@@ -391,7 +391,7 @@ pub fn feed_seeds() -> Vec<Vec<u8>> {
         partitions: vec![0, 7, 1_023],
     };
     let mut seeds = behind(0, [golden!("frame")]);
-    seeds.extend(behind(1, [golden!("verdicts"), golden!("verdicts-again")]));
+    seeds.extend(behind(1, [golden!("verdicts")]));
     seeds.extend(behind(2, [golden!("announced")]));
     seeds.extend(behind(3, [member.encode()]));
     seeds

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use tollgate_agent::{Cause, Denied, Hold, Refused, SeizeError};
-use tollgate_shared::wire::verdict::{Verdict, VerdictSays};
+use tollgate_shared::wire::verdict::{HoldStatus, Verdict};
 
 use super::agent_holds::WAIT;
 use super::copy_limits::COPIES;
@@ -195,37 +195,29 @@ impl World {
         }
     }
 
-    /// All verdicts that the log ever gave to an epoch about a resource.
-    fn verdicts_of(&self, resource: usize, epoch: u128) -> impl Iterator<Item = &VerdictSays> {
+    /// All that the log ever stated to an epoch about its holds of a resource.
+    fn statuses_of(&self, resource: usize, epoch: u128) -> impl Iterator<Item = &HoldStatus> {
         let all = self.watch.ruled.iter().chain(&self.watch.past);
         let all = all.flat_map(|ruled| ruled.verdicts.values().flatten());
         let is_it = move |one: &&Verdict| one.epoch == epoch && *one.resource == *COPIES[resource];
-        all.filter(is_it).map(|one| &one.says)
+        all.filter(is_it).filter_map(|one| one.status.as_ref())
     }
 
     /// The greatest number of copies that the log ever granted to a hold of this number and epoch.
     fn log_granted(&self, resource: usize, epoch: u128, of: u64) -> Option<u32> {
-        let granted = self
-            .verdicts_of(resource, epoch)
-            .filter_map(|says| match says {
-                VerdictSays::Granted { number, copies, .. }
-                | VerdictSays::Seized { number, copies, .. }
-                | VerdictSays::Held { number, copies, .. } => (*number == of).then_some(*copies),
-                _ => None,
-            });
-        granted.max()
+        let all = self.statuses_of(resource, epoch);
+        all.filter(|one| one.number == of)
+            .map(|one| one.copies)
+            .max()
     }
 
     /// How many reserves of an epoch were granted nothing by the log.
     fn log_refused(&self, resource: usize, epoch: u128) -> u64 {
-        let refused = self
-            .verdicts_of(resource, epoch)
-            .filter_map(|says| match says {
-                VerdictSays::Granted {
-                    number, copies: 0, ..
-                } => Some(*number),
-                _ => None,
-            });
-        refused.collect::<BTreeSet<u64>>().len() as u64
+        let all = self.statuses_of(resource, epoch);
+        let refused = all.filter(|one| one.copies == 0 && one.scope.is_some());
+        refused
+            .map(|one| one.number)
+            .collect::<BTreeSet<u64>>()
+            .len() as u64
     }
 }

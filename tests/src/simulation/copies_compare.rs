@@ -15,13 +15,13 @@ use tollgate_engine::copies::{Copies, CopiesScope, HoldState, HoldView, Limiter,
 use tollgate_engine::engine::{AgentChange, AgentNews, Engine, Fate, Rulings, VerdictDue};
 use tollgate_model::copies::{
     AgentFate, CopiesModel, CopiesOutcome, CopyScope, CopyStanding, DueVerdict, EndReason,
-    HoldRefusal, HoldSays, HoldsModel, ModelHold, RecordTurn, StagedCopies,
+    HoldRefusal, HoldsModel, ModelHold, ModelStatus, RecordTurn, StagedCopies,
 };
 use tollgate_model::log::NotRuled;
 use tollgate_shared::wire::holds::Op;
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Cause, Scope, StatementKind};
-use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
+use tollgate_shared::wire::verdict::{EndedBy, HoldReason, HoldStatus, Why};
 
 use super::copy_limits::COPIES;
 use super::documents::DOMAINS;
@@ -111,7 +111,12 @@ pub(super) fn verdicts(
         (&*due.agent, due.epoch) == (&*expected.process.0, expected.process.1)
             && *due.resource == *expected.resource
             && (ops.is_empty() || due.place.entry == expected.entry)
-            && said_of(&due.says, op) == Some((expected.number, expected.says.clone()))
+            && due.status.is_some() == expected.status.is_some()
+            && due
+                .status
+                .as_ref()
+                .and_then(|status| own_status(status, op))
+                == expected.status
     };
     let (said, expected) = (&rulings.verdicts, &outcome.verdicts);
     if said.len() == expected.len() && said.iter().zip(expected).all(is_same) {
@@ -128,58 +133,30 @@ pub(super) fn verdicts(
     ))
 }
 
-/// A verdict in the model's types, with the hold's number. A refusal must name its operation: `op`.
-fn said_of(says: &VerdictSays, op: Option<Op>) -> Option<(u64, HoldSays)> {
-    let kept = |copies: u32, by: &Option<Scope>| (u64::from(copies), by.as_ref().map(own_scope));
-    Some(match says {
-        VerdictSays::Granted { number, copies, by } => {
-            (*number, HoldSays::Granted(kept(*copies, by)))
-        }
-        VerdictSays::Counted { number, excess, by } => {
-            (*number, HoldSays::Counted(kept(*excess, by)))
-        }
-        VerdictSays::Seized {
-            number,
-            domain,
-            copies,
-            start,
-        } => {
-            let seized = HoldSays::Seized {
-                domain: domain.to_string(),
-                copies: u64::from(*copies),
-                start_us: start.as_micros(),
-            };
-            (*number, seized)
-        }
-        VerdictSays::Held {
-            number,
-            copies,
-            excess,
-            by,
-        } => {
-            let (excess, by) = kept(*excess, by);
-            let copies = u64::from(*copies);
-            (*number, HoldSays::Held { copies, excess, by })
-        }
-        VerdictSays::NotHeld { number } => (*number, HoldSays::NotHeld),
-        VerdictSays::Ended { number, by } => {
-            let reason = match by {
+/// A status in the model's types. A refusal must name its operation: `op`.
+fn own_status(status: &HoldStatus, op: Option<Op>) -> Option<ModelStatus> {
+    let scope = status.scope.as_ref().map(own_scope);
+    let seized = status.seized.as_ref();
+    let counted = ModelStatus {
+        excess: (u64::from(status.excess), scope),
+        seized: seized.map(|of| (of.domain.to_string(), of.start.as_micros())),
+        ..ModelStatus::of(status.number, u64::from(status.copies))
+    };
+    match status.reason {
+        None => Some(counted),
+        Some(HoldReason::Ended(by)) => Some(ModelStatus {
+            ended: Some(match by {
                 EndedBy::Age => EndReason::Age,
                 EndedBy::Operator => EndReason::Operator,
                 EndedBy::Earlier => EndReason::Earlier,
-            };
-            (*number, HoldSays::Ended(reason))
-        }
-        VerdictSays::Refused {
-            number,
-            op: named,
-            why,
-        } => {
-            let refused = HoldSays::Refused(refusal(*why)?);
-            (*named == op).then_some((*number, refused))?
-        }
-        VerdictSays::BeatWanted => (0, HoldSays::ListWanted),
-    })
+            }),
+            ..counted
+        }),
+        Some(HoldReason::Refused(named, why)) => Some(ModelStatus {
+            refused: Some(refusal(why).filter(|_| named == op)?),
+            ..counted
+        }),
+    }
 }
 
 fn refusal(why: Why) -> Option<HoldRefusal> {

@@ -15,7 +15,7 @@ use tollgate_engine::engine::AgentChange;
 use tollgate_model::copies::{CopiesOutcome, CopiesVersion, CopyScope};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::wire::statement::{Scope, Statement};
-use tollgate_shared::wire::verdict::{Verdict, VerdictSays};
+use tollgate_shared::wire::verdict::{HoldStatus, Verdict};
 
 use super::copy_limits::COPIES;
 use super::watch::{Ruled, Watch};
@@ -88,7 +88,7 @@ impl Ruled {
                 place: due.place,
                 epoch: due.epoch,
                 resource: (*due.resource).into(),
-                says: due.says.clone(),
+                status: due.status.clone(),
             };
             self.verdicts.entry(due.place).or_default().push(verdict);
         }
@@ -173,7 +173,13 @@ impl Watch {
             .rulings
             .verdicts
             .iter()
-            .any(|due| matches!(due.says, VerdictSays::NotHeld { .. }))
+            .filter_map(|due| due.status.as_ref())
+            .any(|of| {
+                *of == HoldStatus {
+                    number: of.number,
+                    ..HoldStatus::default()
+                }
+            })
         {
             self.cover.see("hold not known to the log");
         }

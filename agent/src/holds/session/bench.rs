@@ -10,7 +10,7 @@ use tollgate_shared::wire::hits::Sender;
 use tollgate_shared::wire::public::{Kind, OnExcess, Public, PublicCopies};
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::Scope;
-use tollgate_shared::wire::verdict::{Verdict, VerdictSays};
+use tollgate_shared::wire::verdict::{HoldReason, HoldStatus, SeizedCopies, Verdict};
 
 use super::*;
 use crate::batch::holds::HeartbeatContent;
@@ -141,12 +141,13 @@ impl SessionBench {
         word
     }
 
-    pub(super) fn say(&mut self, says: VerdictSays) {
+    /// The next verdict; `None` wants a list.
+    pub(super) fn say(&mut self, status: impl Into<Option<HoldStatus>>) {
         self.offset += 1;
-        self.say_at(self.offset, says);
+        self.say_at(self.offset, status);
     }
 
-    pub(super) fn say_at(&mut self, offset: u64, says: VerdictSays) {
+    pub(super) fn say_at(&mut self, offset: u64, status: impl Into<Option<HoldStatus>>) {
         let verdict = Verdict {
             partition: 0,
             place: LogPosition {
@@ -156,7 +157,7 @@ impl SessionBench {
             },
             epoch: EPOCH,
             resource: "sandbox".into(),
-            says,
+            status: status.into(),
         };
         self.session.take_verdicts(vec![verdict], self.now);
     }
@@ -251,11 +252,40 @@ pub(super) fn digest(holds: &[(u64, u32)]) -> String {
     format!("beat digest {:x}", sum.bits())
 }
 
-pub(super) fn counted(number: u64) -> VerdictSays {
-    VerdictSays::Counted {
+/// This many copies of a hold count.
+pub(super) fn counted(number: u64, copies: u32) -> HoldStatus {
+    HoldStatus {
         number,
-        excess: 0,
-        by: None,
+        copies,
+        ..HoldStatus::default()
+    }
+}
+
+/// So many of them are too many.
+pub(super) fn exceeded(number: u64, copies: u32, excess: u32) -> HoldStatus {
+    HoldStatus {
+        excess,
+        scope: full(),
+        ..counted(number, copies)
+    }
+}
+
+/// A hold that does not count for this reason.
+pub(super) fn over(number: u64, reason: HoldReason) -> HoldStatus {
+    HoldStatus {
+        reason: Some(reason),
+        ..counted(number, 0)
+    }
+}
+
+/// A seized hold.
+pub(super) fn seized(number: u64, copies: u32) -> HoldStatus {
+    HoldStatus {
+        seized: Some(SeizedCopies {
+            domain: "acme".into(),
+            start: Timestamp::from_millis(5),
+        }),
+        ..counted(number, copies)
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use tollgate_shared::holdings::{Holdings, TransferId};
 use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::verdict::HoldStatus;
 
 use crate::clock::Mono;
 use crate::holds::notice::{HoldAnswer, HoldStanding};
@@ -56,17 +57,12 @@ pub(super) struct KeptHold {
     pub(super) strict: bool,
     pub(super) seized: Option<TransferId>,
     pub(super) stands: Stands,
-    /// Since when the hold has been known here, or its verdict has been in doubt.
+    /// Since when the hold has been known here, or its status has been in doubt.
     pub(super) since: Mono,
-    /// The last verdict on the hold.
-    pub(super) verdict: Option<HoldStanding>,
-    /// The verdict before it came into doubt: if it is repeated, it is not news.
-    pub(super) doubted_verdict: Option<HoldStanding>,
-    /// Copies of the hold were given away: a verdict that does not state the number of copies may be about more than
-    /// are left.
-    pub(super) gave: bool,
-    /// The log position of the last verdict received.
-    pub(super) verdict_place: Option<LogPosition>,
+    /// The status at the greatest log position.
+    pub(super) status: Option<(LogPosition, HoldStatus)>,
+    /// There is no status yet, or it may no longer be true: the agent asks for it.
+    pub(super) in_doubt: bool,
     pub(super) confirm: Vec<oneshot::Sender<HoldStanding>>,
     pub(super) watch: Vec<oneshot::Sender<HoldStanding>>,
 }
@@ -94,23 +90,31 @@ impl KeptHold {
         waiting.push(answer);
     }
 
-    /// This many copies are given away.
-    fn less(&mut self, by: u32) {
-        (self.copies, self.gave) = (self.copies - by, true);
-        let words = [&mut self.verdict, &mut self.doubted_verdict];
-        words.into_iter().flatten().for_each(|word| word.lessen(by));
+    /// What the status means for the copies that are left. `None` while it is in doubt.
+    pub(super) fn standing(&self) -> Option<HoldStanding> {
+        self.last_standing().filter(|_| !self.in_doubt)
     }
 
-    /// The verdict may no longer be true: unless it is repeated, the agent asks for it.
+    /// The same, although it may be in doubt.
+    pub(super) fn last_standing(&self) -> Option<HoldStanding> {
+        let (_, status) = self.status.as_ref()?;
+        // Of the copies that were given away since, those that were too many went first, as in the aggregators' count.
+        let given = status.copies.saturating_sub(self.copies);
+        Some(match status.excess.saturating_sub(given) {
+            0 => HoldStanding::Confirmed,
+            left => HoldStanding::Excess(left, status.scope.clone()),
+        })
+    }
+
+    /// The status may no longer be true: unless it is repeated, the agent asks for it.
     pub(super) fn doubt(&mut self, now: Mono) {
-        if let Some(word) = self.verdict.take() {
-            (self.doubted_verdict, self.since) = (Some(word), now);
+        if !std::mem::replace(&mut self.in_doubt, true) {
+            self.since = now;
         }
     }
 
-    /// Sends a verdict to the waiting callers.
+    /// Answers the waiting callers.
     pub(super) fn notify(&mut self, word: &HoldStanding, revokes: bool) {
-        (self.verdict, self.doubted_verdict) = (Some(word.clone()), None);
         Self::answer(&mut self.confirm, word);
         if revokes {
             Self::answer(&mut self.watch, word);
@@ -184,7 +188,7 @@ impl HeldResource {
             return false;
         }
         let before = self.digest.without(number, kept.copies);
-        kept.less(by);
+        kept.copies -= by;
         match kept.copies {
             0 => {
                 self.holds.remove(&number);
@@ -196,16 +200,11 @@ impl HeldResource {
     }
 
     /// The copies of an awaited hold are in use. Returns the channel of the waiting caller.
-    pub(super) fn use_now(
-        &mut self,
-        number: u64,
-        change: impl FnOnce(&mut KeptHold),
-    ) -> Option<oneshot::Sender<HoldAnswer>> {
+    pub(super) fn use_now(&mut self, number: u64) -> Option<oneshot::Sender<HoldAnswer>> {
         let kept = self.holds.get_mut(&number).filter(|kept| !kept.in_use())?;
         let Stands::Awaited(answer) = std::mem::replace(&mut kept.stands, Stands::InUse) else {
             return None;
         };
-        change(kept);
         self.digest = self.digest.with(number, kept.copies);
         Some(answer)
     }
@@ -221,10 +220,8 @@ impl KeptHold {
             seized: None,
             stands,
             since: now,
-            verdict: None,
-            doubted_verdict: None,
-            gave: false,
-            verdict_place: None,
+            status: None,
+            in_doubt: true,
             confirm: Vec::new(),
             watch: Vec::new(),
         }

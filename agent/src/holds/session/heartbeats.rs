@@ -186,7 +186,7 @@ impl HeartbeatPart {
     }
 
     fn ask_if_silent(&mut self, number: u64, kept: &KeptHold, now: Mono) {
-        let silent = kept.in_use() && kept.verdict.is_none() && ASK_AFTER <= now.since(kept.since);
+        let silent = kept.in_use() && kept.in_doubt && ASK_AFTER <= now.since(kept.since);
         if silent && self.asked.len() < ASKED_MAX {
             self.asked.push(number);
         }

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tollgate_shared::log_position::LogId;
+use tollgate_shared::log_position::{LogId, LogPosition};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::heartbeat::HeartbeatHead;
@@ -209,8 +209,8 @@ impl HoldSession {
             RareNotice::Confirm { answer } => {
                 // If the hold is unknown, the sender is dropped, which answers the caller.
                 let kept = held.holds.get_mut(&number)?;
-                match &kept.verdict {
-                    Some(word) => drop(answer.send(word.clone())),
+                match kept.standing() {
+                    Some(word) => drop(answer.send(word)),
                     None => KeptHold::wait(&mut kept.confirm, answer),
                 }
                 None
@@ -218,10 +218,8 @@ impl HoldSession {
             RareNotice::Watch { answer } => {
                 let gives_back = held.gives_back();
                 let kept = held.holds.get_mut(&number)?;
-                match &kept.verdict {
-                    Some(word @ HoldStanding::Excess(..)) if gives_back => {
-                        drop(answer.send(word.clone()))
-                    }
+                match kept.standing() {
+                    Some(word @ HoldStanding::Excess(..)) if gives_back => drop(answer.send(word)),
                     _ => KeptHold::wait(&mut kept.watch, answer),
                 }
                 None
@@ -286,20 +284,10 @@ impl HoldSession {
                 HoldAct::Reserve { .. } | HoldAct::Seize { .. }
             );
             if awaited && let Some(held) = self.held.get_mut(&operation.resource) {
-                Self::lose(held, operation.number);
+                Self::not_granted(held, operation.number, HoldAnswer::Lost);
             }
         }
         self.heal(partition, now);
-    }
-
-    /// An operation whose verdict is awaited will never be ruled.
-    fn lose(held: &mut HeldResource, number: u64) {
-        if held.holds.get(&number).is_some_and(|kept| !kept.in_use())
-            && let Some(kept) = held.remove(number)
-            && let Stands::Awaited(answer) = kept.stands
-        {
-            let _ = answer.send(HoldAnswer::Lost);
-        }
     }
 
     /// Sets the number of partitions, and moves waiting operations to their partitions.
@@ -338,9 +326,9 @@ impl HoldSession {
         for partition in changed {
             let held = self.held.values_mut();
             for held in held.filter(|held| held.partition == partition) {
-                held.holds
-                    .values_mut()
-                    .for_each(|kept| kept.verdict_place = None);
+                for (place, _) in held.holds.values_mut().flat_map(|kept| &mut kept.status) {
+                    *place = LogPosition::default();
+                }
                 held.doubt(now);
             }
             self.heal(partition, now);

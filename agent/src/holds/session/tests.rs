@@ -4,9 +4,11 @@ use tokio::sync::oneshot;
 use tollgate_shared::holdings::{Holdings, TransferId};
 use tollgate_shared::log_position::LogId;
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
+use tollgate_shared::wire::verdict::{EndedBy, HoldReason, Why};
 
-use super::bench::{EPOCH, NOW, SessionBench, counted, digest, full, text_of};
+use super::bench::{
+    EPOCH, NOW, SessionBench, counted, digest, exceeded, full, over, seized, text_of,
+};
 use super::*;
 use crate::batch::holds::HeartbeatContent;
 use tollgate_shared::wire::public::OnExcess;
@@ -18,8 +20,8 @@ fn operations_are_sent_in_order_and_heartbeats_follow_them() {
     let two = bench.hold("beta", 1);
     bench.release(one, 1);
     assert_eq!(bench.sent(), ["hold 1, hold 2, release 1"]);
-    bench.say(counted(one));
-    bench.say(counted(two));
+    bench.say(counted(one, 3));
+    bench.say(counted(two, 1));
     assert_eq!(bench.half_second(), ["beat list [1x2 2x1]"]);
     assert_eq!(bench.half_second(), [digest(&[(1, 2), (2, 1)])]);
     bench.release(one, 2);
@@ -36,13 +38,13 @@ fn everything_is_listed_every_ten_seconds_and_when_it_is_wanted() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 1);
     bench.sent();
-    bench.say(counted(one));
+    bench.say(counted(one, 1));
     let lists: Vec<bool> = (0..42)
         .map(|_| bench.half_second() == ["beat list [1x1]"])
         .collect();
     let at: Vec<usize> = (0..42).filter(|n| lists[*n]).collect();
     assert_eq!(at, [0, 20, 40]);
-    bench.say(VerdictSays::BeatWanted);
+    bench.say(None);
     assert_eq!(bench.sent(), ["beat list [1x1]"], "at once");
 }
 
@@ -63,7 +65,7 @@ fn what_may_have_been_lost_is_healed_by_a_list() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 1);
     bench.sent();
-    bench.say(counted(one));
+    bench.say(counted(one, 1));
     bench.half_second();
     let partition = partition_of_resource("sandbox", 4);
     bench.session.heal(partition, bench.now);
@@ -99,7 +101,7 @@ fn in_a_recreated_log_all_holds_are_listed_again() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 1);
     bench.sent();
-    bench.say_at(900, counted(one));
+    bench.say_at(900, counted(one, 1));
     assert_eq!(bench.half_second(), ["beat list [1x1]"]);
     let log = |random| LogId {
         generation: 1,
@@ -109,13 +111,7 @@ fn in_a_recreated_log_all_holds_are_listed_again() {
     assert_eq!(bench.half_second(), [digest(&[(one, 1)])]);
     bench.session.know_logs(|_| Some(log(8)), bench.now);
     assert_eq!(bench.sent_after(HEAL_AFTER), ["beat list [1x1]"]);
-    bench.say_at(
-        3,
-        VerdictSays::Ended {
-            number: one,
-            by: EndedBy::Operator,
-        },
-    );
+    bench.say_at(3, over(one, HoldReason::Ended(EndedBy::Operator)));
     assert!(bench.session.held[&bench.resource.id].holds.is_empty());
 }
 
@@ -129,13 +125,7 @@ fn a_reserve_is_awaited_until_its_verdict_and_only_then_held() {
         bench.half_second(),
         [format!("{} awaiting [1]", digest(&[]))]
     );
-    // A grant stays a grant, whatever other verdicts follow.
-    bench.say(VerdictSays::Held {
-        number,
-        copies: 2,
-        excess: 1,
-        by: full(),
-    });
+    bench.say(counted(number, 2));
     let granted = HoldAnswer::Granted {
         domain: "acme".into(),
         copies: 2,
@@ -143,11 +133,7 @@ fn a_reserve_is_awaited_until_its_verdict_and_only_then_held() {
     assert_eq!(verdict.try_recv(), Ok(granted));
     assert_eq!(bench.half_second(), [digest(&[(1, 2)])]);
     // Repeated, the grant is no second hold, and no change.
-    bench.say(VerdictSays::Granted {
-        number,
-        copies: 2,
-        by: None,
-    });
+    bench.say(counted(number, 2));
     assert_eq!(bench.half_second(), [digest(&[(1, 2)])]);
 }
 
@@ -157,13 +143,10 @@ fn a_reserve_that_is_refused_or_was_never_ruled_holds_nothing() {
     let (refused, mut verdict) = bench.reserve("acme", 2);
     let (lost, mut other) = bench.reserve("acme", 2);
     bench.sent();
-    bench.say(VerdictSays::Granted {
-        number: refused,
-        copies: 0,
-        by: full(),
-    });
-    assert_eq!(verdict.try_recv(), Ok(HoldAnswer::Full(full())));
-    bench.say(VerdictSays::NotHeld { number: lost });
+    bench.say(exceeded(refused, 0, 0));
+    let by = full().expect("a scope");
+    assert_eq!(verdict.try_recv(), Ok(HoldAnswer::Full(by)));
+    bench.say(counted(lost, 0));
     assert_eq!(other.try_recv(), Ok(HoldAnswer::Lost));
     assert_eq!(bench.half_second(), ["beat list []"]);
     assert_eq!(bench.half_second(), [] as [String; 0]);
@@ -177,21 +160,13 @@ fn a_cancelled_wait_leaves_nothing_behind() {
     bench.give(Some(number), NoticeKind::Cancel);
     drop(verdict);
     assert_eq!(bench.sent(), ["reserve 1, cancel 1"]);
-    bench.say(VerdictSays::Granted {
-        number,
-        copies: 2,
-        by: None,
-    });
+    bench.say(counted(number, 2));
     assert_eq!(bench.half_second(), ["beat list []"]);
     // The caller is gone before the verdict arrives, and has not cancelled yet.
     let (number, verdict) = bench.reserve("acme", 2);
     bench.sent();
     drop(verdict);
-    bench.say(VerdictSays::Granted {
-        number,
-        copies: 2,
-        by: None,
-    });
+    bench.say(counted(number, 2));
     assert_eq!(bench.sent(), [format!("cancel {number}")]);
     bench.give(Some(number), NoticeKind::Cancel);
     assert_eq!(bench.half_second(), [digest(&[])]);
@@ -204,49 +179,29 @@ fn a_seized_hold_is_listed_with_its_transfer_and_first_stamp() {
     let (number, mut verdict) = bench.seize(9);
     assert_eq!(bench.sent(), ["seize 1"]);
     assert_eq!(bench.half_second(), ["beat list [] awaiting [1]"]);
-    let start = Timestamp::from_millis(5);
-    bench.say(VerdictSays::Seized {
-        number,
-        domain: "acme".into(),
-        copies: 4,
-        start,
-    });
+    bench.say(seized(number, 4));
     let granted = HoldAnswer::Granted {
         domain: "acme".into(),
         copies: 4,
     };
     assert_eq!(verdict.try_recv(), Ok(granted));
     let kept = &bench.session.held[&bench.resource.id].holds[&number];
-    assert_eq!((kept.seized, kept.start), (Some(TransferId(9)), start));
+    let expected = (Some(TransferId(9)), Timestamp::from_millis(5));
+    assert_eq!((kept.seized, kept.start), expected);
     assert_eq!(bench.half_second(), [digest(&[(number, 4)])]);
     // The log has lost the transfer that it was seized from: it is then listed like any other hold.
-    bench.say_at(
-        50,
-        VerdictSays::Refused {
-            number,
-            op: None,
-            why: Why::UnknownTransfer,
-        },
-    );
+    let refused = over(number, HoldReason::Refused(None, Why::UnknownTransfer));
+    bench.say_at(50, refused.clone());
     assert_eq!(bench.sent(), [format!("beat list [{number}x4]")]);
     let kept = &bench.session.held[&bench.resource.id].holds[&number];
     assert_eq!(kept.seized, None);
     // A second list was on its way before that one, and is refused as well.
-    bench.say_at(
-        52,
-        VerdictSays::Refused {
-            number,
-            op: None,
-            why: Why::UnknownTransfer,
-        },
-    );
+    bench.say_at(52, refused);
     assert_eq!(bench.half_second(), [digest(&[(number, 4)])]);
     let (unknown, mut verdict) = bench.seize(10);
-    bench.say(VerdictSays::Refused {
-        number: unknown,
-        op: Some(tollgate_shared::wire::holds::Op::Seize),
-        why: Why::UnknownTransfer,
-    });
+    let op = Some(tollgate_shared::wire::holds::Op::Seize);
+    let refused = HoldReason::Refused(op, Why::UnknownTransfer);
+    bench.say(over(unknown, refused));
     assert_eq!(
         verdict.try_recv(),
         Ok(HoldAnswer::Refused(Why::UnknownTransfer))
@@ -278,12 +233,9 @@ fn an_ended_hold_is_neither_listed_nor_released() {
     let two = bench.hold("acme", 1);
     bench.sent();
     let mut watch = bench.watch(one);
-    bench.say(VerdictSays::Ended {
-        number: one,
-        by: EndedBy::Operator,
-    });
+    bench.say(over(one, HoldReason::Ended(EndedBy::Operator)));
     assert_eq!(watch.try_recv(), Ok(HoldStanding::Ended(EndedBy::Operator)));
-    bench.say(counted(two));
+    bench.say(counted(two, 1));
     assert_eq!(bench.half_second(), ["beat list [2x1]"]);
     bench.release(one, 1);
     assert_eq!(bench.sent(), [] as [String; 0]);
@@ -304,30 +256,17 @@ fn an_ended_hold_is_neither_listed_nor_released() {
 fn the_verdict_at_the_later_log_position_holds() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 3);
-    bench.say_at(
-        9,
-        VerdictSays::Counted {
-            number: one,
-            excess: 1,
-            by: full(),
-        },
-    );
-    bench.say_at(8, counted(one));
-    bench.say_at(9, counted(one));
+    bench.say_at(9, exceeded(one, 3, 1));
+    bench.say_at(8, counted(one, 3));
+    bench.say_at(9, counted(one, 3));
     assert_eq!(
         bench.confirm(one).try_recv(),
         Ok(HoldStanding::Excess(1, full()))
     );
-    bench.say_at(10, counted(one));
+    bench.say_at(10, counted(one, 3));
     assert_eq!(bench.confirm(one).try_recv(), Ok(HoldStanding::Confirmed));
     bench.session.origin.epoch = 78;
-    bench.say_at(
-        11,
-        VerdictSays::Ended {
-            number: one,
-            by: EndedBy::Age,
-        },
-    );
+    bench.say_at(11, over(one, HoldReason::Ended(EndedBy::Age)));
     assert_eq!(bench.session.held[&bench.resource.id].holds.len(), 1);
 }
 
@@ -339,14 +278,9 @@ fn a_missed_verdict_is_asked_for_and_unknown_holds_relisted() {
     assert_eq!(bench.half_second(), ["beat list [1x1]"]);
     let asked = format!("{} asked [1]", digest(&[(1, 1)]));
     assert_eq!(bench.half_second(), [asked]);
-    bench.say(VerdictSays::NotHeld { number: one });
+    bench.say(counted(one, 0));
     assert_eq!(bench.sent(), ["beat list [1x1] asked [1]"]);
-    bench.say(VerdictSays::Held {
-        number: one,
-        copies: 1,
-        excess: 0,
-        by: None,
-    });
+    bench.say(counted(one, 1));
     assert_eq!(bench.half_second(), [digest(&[(1, 1)])]);
     assert_eq!(bench.confirm(one).try_recv(), Ok(HoldStanding::Confirmed));
 }
@@ -358,40 +292,30 @@ fn a_missed_excess_verdict_still_reaches_the_holder() {
     let one = bench.hold("acme", 2);
     let mut watch = bench.watch(one);
     bench.sent();
-    let held = |excess, by| VerdictSays::Held {
-        number: one,
-        copies: 2,
-        excess,
-        by,
-    };
-    bench.say(held(1, full()));
+    bench.say(exceeded(one, 2, 1));
     let word = HoldStanding::Excess(1, full());
     assert_eq!(watch.try_recv(), Ok(word.clone()));
-    // The verdict is known, so an answer changes nothing.
-    bench.say(held(0, None));
+    // Repeated, it is not news.
+    bench.say(exceeded(one, 2, 1));
     assert_eq!(bench.confirm(one).try_recv(), Ok(word));
+    assert_eq!(bench.excesses(), 1);
 }
 
 #[test]
 fn a_relisted_hold_is_asked_for_although_it_counted_before() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 2);
-    bench.say(counted(one));
+    bench.say(counted(one, 2));
     assert_eq!(bench.confirm(one).try_recv(), Ok(HoldStanding::Confirmed));
     // Its agent was counted as gone. Counted again, the hold is too much, and that verdict was
     // lost.
-    bench.say(VerdictSays::BeatWanted);
+    bench.say(None);
     let beats = [bench.half_second(), bench.half_second()].concat();
     assert!(
         beats.iter().any(|beat| beat.contains("asked [1]")),
         "{beats:?}"
     );
-    bench.say(VerdictSays::Held {
-        number: one,
-        copies: 2,
-        excess: 2,
-        by: full(),
-    });
+    bench.say(exceeded(one, 2, 2));
     assert_eq!(
         bench.confirm(one).try_recv(),
         Ok(HoldStanding::Excess(2, full()))
@@ -531,10 +455,7 @@ fn a_digest_is_that_of_the_list_after_any_run_of_words() {
                     }
                 }
                 (1, Some(number)) if random.random() => {
-                    bench.say(VerdictSays::Ended {
-                        number,
-                        by: EndedBy::Age,
-                    });
+                    bench.say(over(number, HoldReason::Ended(EndedBy::Age)));
                     model.remove(&number);
                 }
                 _ => {

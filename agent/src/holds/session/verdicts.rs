@@ -1,14 +1,22 @@
 //! The ruling aggregators' verdicts on this agent's holds.
 //!
-//! For one hold the verdict with the greatest log position wins, so that repeated or late verdicts, or those of a
+//! ```text
+//! status              the hold is in use                      the hold is awaited
+//! copies, no excess   confirmed                               granted
+//! copies, excess      too many, less what was given away      granted, and too many
+//! no copies           in doubt, and listed at once            full by a scope; or never ruled
+//! ended, refused      over                                    over
+//! a release, transfer or cancel was refused: the agent lists what it holds
+//! ```
+//!
+//! For one hold the status with the greatest log position wins, so that repeated or late verdicts, or those of a
 //! second aggregator, change nothing. Verdicts for other epochs are ignored.
 
 use std::sync::Arc;
 
 use tollgate_shared::wire::holds::Op;
 use tollgate_shared::wire::public::OnExcess;
-use tollgate_shared::wire::statement::Scope;
-use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays, Why};
+use tollgate_shared::wire::verdict::{EndedBy, HoldReason, Verdict, Why};
 
 use super::HoldSession;
 use super::entry::{HeldResource, KeptHold, Stands};
@@ -34,8 +42,8 @@ impl HeldResource {
             return;
         }
         for kept in self.holds.values_mut() {
-            if let Some(word @ HoldStanding::Excess(..)) = &kept.verdict {
-                KeptHold::answer(&mut kept.watch, word);
+            if let Some(word @ HoldStanding::Excess(..)) = kept.standing() {
+                KeptHold::answer(&mut kept.watch, &word);
             }
         }
     }
@@ -45,7 +53,7 @@ impl HoldSession {
     /// Applies verdicts.
     pub(crate) fn take_verdicts(&mut self, verdicts: Vec<Verdict>, now: Mono) {
         for verdict in verdicts {
-            if verdict.epoch == self.origin.epoch && self.take_verdict(verdict, now) {
+            if verdict.epoch == self.origin.epoch && self.take_verdict(verdict, now).is_some() {
                 Counters::add(&self.counters.verdicts, 1);
             } else {
                 Counters::add(&self.counters.verdicts_ignored, 1);
@@ -54,76 +62,113 @@ impl HoldSession {
         self.tell_live();
     }
 
-    /// Applies one verdict. Returns whether it was useful.
-    fn take_verdict(&mut self, verdict: Verdict, now: Mono) -> bool {
-        let Some(id) = self.resources.find(&verdict.resource).map(|one| one.id) else {
-            return false;
+    /// Applies one verdict. `None` if it was useless.
+    fn take_verdict(&mut self, verdict: Verdict, now: Mono) -> Option<()> {
+        let id = self.resources.find(&verdict.resource)?.id;
+        let held = self.held.get_mut(&id)?;
+        let Some(status) = verdict.status else {
+            held.doubt(now);
+            self.list_now(id, now);
+            return Some(());
         };
+        let (number, copies, reason) = (status.number, status.copies, status.reason);
+        let kept = held.holds.get_mut(&number)?;
+        let newest = kept.status.as_ref().map(|(place, _)| *place);
+        if newest.is_some_and(|newest| verdict.place <= newest) {
+            return None;
+        }
+        let (before, is_in_use) = (kept.last_standing(), kept.in_use());
+        kept.status = Some((verdict.place, status));
+        match reason {
+            Some(HoldReason::Ended(by)) => {
+                self.ended(id, number, by);
+                return Some(());
+            }
+            // The two sides count differently: a list corrects that.
+            Some(HoldReason::Refused(Some(Op::Release | Op::Transfer | Op::Cancel), _)) => {
+                let partition = held.partition;
+                self.heal(partition, now);
+                return Some(());
+            }
+            // The log has lost the transfer that the hold was taken over from: it counts if it is listed like any other
+            // hold. Lists that were sent before that are refused as well, which means nothing more.
+            Some(HoldReason::Refused(_, Why::UnknownTransfer)) if is_in_use => {
+                kept.seized.take()?;
+            }
+            Some(HoldReason::Refused(_, why)) => {
+                self.uncounted(id, number, why);
+                return Some(());
+            }
+            None => {}
+        }
+        if !is_in_use && !self.grant(id, number, now) {
+            return Some(());
+        }
+        match copies {
+            0 => self.is_not_held(id, number, now),
+            _ => self.counts(id, number, before),
+        }
+        Some(())
+    }
+
+    /// An awaited hold has its answer: the copies that may be used from now on, or none. Returns whether it is used.
+    fn grant(&mut self, id: ResourceId, number: u64, now: Mono) -> bool {
         let Some(held) = self.held.get_mut(&id) else {
             return false;
-        };
-        let Some(number) = verdict.says.number() else {
-            held.list_wanted = true;
-            held.doubt(now);
-            let partition = held.partition;
-            self.heartbeat_by(partition, now);
-            return true;
         };
         let Some(kept) = held.holds.get_mut(&number) else {
             return false;
         };
-        if kept
-            .verdict_place
-            .is_some_and(|heard| verdict.place <= heard)
-        {
+        let Some((_, status)) = &kept.status else {
+            return false;
+        };
+        kept.copies = match &status.seized {
+            Some(of) => {
+                (kept.domain, kept.start) = (Arc::from(&*of.domain), of.start);
+                status.copies
+            }
+            None => kept.copies.min(status.copies),
+        };
+        let (domain, copies) = (Arc::clone(&kept.domain), kept.copies);
+        if copies == 0 {
+            let full = status.scope.clone();
+            let full = full.map_or(HoldAnswer::Lost, HoldAnswer::Full);
+            Self::not_granted(held, number, full);
             return false;
         }
-        kept.verdict_place = Some(verdict.place);
-        match verdict.says {
-            VerdictSays::Counted { excess: 0, .. } => {
-                kept.notify(&HoldStanding::Confirmed, false);
-            }
-            // The agent asks how much of it is left: the answer states of how many copies it is.
-            VerdictSays::Counted { .. } if kept.gave => kept.doubt(now),
-            VerdictSays::Counted { excess, by, .. } => self.exceeds(id, number, excess, by),
-            VerdictSays::Granted { copies, by, .. } => {
-                self.granted(id, number, Some(copies), by, now);
-            }
-            VerdictSays::Held {
-                copies, excess, by, ..
-            } => {
-                // Copies that were given back since are still on their way to the aggregator.
-                let left = excess.saturating_sub(copies.saturating_sub(kept.copies));
-                match (kept.in_use(), kept.verdict.is_none(), left) {
-                    (true, true, 0) => kept.notify(&HoldStanding::Confirmed, false),
-                    (true, true, _) => self.exceeds(id, number, left, by),
-                    (true, false, _) => {}
-                    (false, ..) => self.granted(id, number, Some(copies), None, now),
-                }
-            }
-            VerdictSays::Seized {
-                domain,
-                copies,
-                start,
-                ..
-            } => {
-                if kept.seized.is_some() && !kept.in_use() {
-                    (kept.domain, kept.copies, kept.start) = (Arc::from(domain), copies, start);
-                    self.granted(id, number, None, None, now);
-                } else if kept.in_use() && kept.verdict.is_none() {
-                    // The verdict was in doubt, and the agent had asked for it.
-                    kept.notify(&HoldStanding::Confirmed, false);
-                }
-            }
-            VerdictSays::NotHeld { .. } => self.is_not_held(id, number, now),
-            VerdictSays::Ended { by, .. } => self.ended(id, number, by),
-            VerdictSays::Refused { op, why, .. } => self.refused(id, number, op, why, now),
-            VerdictSays::BeatWanted => {}
+        let Some(answer) = held.use_now(number) else {
+            return false;
+        };
+        if answer.send(HoldAnswer::Granted { domain, copies }).is_ok() {
+            return true;
         }
-        true
+        // The caller no longer waits for it.
+        let partition = held.partition;
+        let at = held
+            .remove(number)
+            .map_or_else(Default::default, |kept| kept.start);
+        let cancel = Operation {
+            resource: id,
+            number,
+            at,
+            act: HoldAct::Cancel,
+        };
+        self.queue(partition, cancel, now);
+        false
     }
 
-    fn exceeds(&mut self, id: ResourceId, number: u64, excess: u32, by: Option<Scope>) {
+    /// Ends an awaited hold with this answer.
+    pub(super) fn not_granted(held: &mut HeldResource, number: u64, why: HoldAnswer) {
+        if held.holds.get(&number).is_some_and(|kept| !kept.in_use())
+            && let Some(kept) = held.remove(number)
+            && let Stands::Awaited(answer) = kept.stands
+        {
+            let _ = answer.send(why);
+        }
+    }
+
+    /// A hold in use counts: callers learn whether it was too much.
+    fn counts(&mut self, id: ResourceId, number: u64, before: Option<HoldStanding>) {
         let Some(held) = self.held.get_mut(&id) else {
             return;
         };
@@ -131,75 +176,36 @@ impl HoldSession {
         let Some(kept) = held.holds.get_mut(&number) else {
             return;
         };
-        let word = HoldStanding::Excess(excess, by.clone());
-        let is_news = kept.verdict.as_ref().or(kept.doubted_verdict.as_ref()) != Some(&word);
-        kept.notify(&word, gives_back);
-        if is_news {
+        kept.in_doubt = false;
+        let Some(word) = kept.standing() else {
+            return;
+        };
+        let is_excess = matches!(word, HoldStanding::Excess(..));
+        kept.notify(&word, is_excess && gives_back);
+        if before.as_ref() != Some(&word)
+            && let HoldStanding::Excess(excess, by) = word
+        {
             Counters::add(&self.counters.holds_excess, 1);
             let scope = by.map(FullScope::from);
             self.tell_news(id, number, HoldChange::Excess(excess, scope));
         }
     }
 
-    /// Copies that were awaited may be used, or none. Without a number, all that the reserve asked for.
-    fn granted(
-        &mut self,
-        id: ResourceId,
-        number: u64,
-        copies: Option<u32>,
-        by: Option<Scope>,
-        now: Mono,
-    ) {
-        let Some(held) = self.held.get_mut(&id) else {
-            return;
-        };
-        if held.holds.get(&number).is_none_or(|kept| kept.in_use()) {
-            return;
-        }
-        if copies == Some(0) {
-            if let Some(kept) = held.remove(number)
-                && let Stands::Awaited(answer) = kept.stands
-            {
-                let _ = answer.send(HoldAnswer::Full(by));
-            }
-            return;
-        }
-        let mut granted = None;
-        let answer = held.use_now(number, |kept| {
-            kept.copies = copies.unwrap_or(kept.copies);
-            kept.verdict = Some(HoldStanding::Confirmed);
-            granted = Some((Arc::clone(&kept.domain), kept.copies));
-        });
-        let (Some(answer), Some((domain, copies))) = (answer, granted) else {
-            return;
-        };
-        if answer.send(HoldAnswer::Granted { domain, copies }).is_err() {
-            // The caller no longer waits for it.
-            let partition = held.partition;
-            let at = held
-                .remove(number)
-                .map_or_else(Default::default, |kept| kept.start);
-            let cancel = Operation {
-                resource: id,
-                number,
-                at,
-                act: HoldAct::Cancel,
-            };
-            self.queue(partition, cancel, now);
+    /// A hold is in use and does not count: a list makes it count again.
+    fn is_not_held(&mut self, id: ResourceId, number: u64, now: Mono) {
+        let held = self.held.get_mut(&id);
+        if let Some(kept) = held.and_then(|held| held.holds.get_mut(&number)) {
+            kept.doubt(now);
+            self.list_now(id, now);
         }
     }
 
-    fn is_not_held(&mut self, id: ResourceId, number: u64, now: Mono) {
-        let Some(held) = self.held.get_mut(&id) else {
-            return;
-        };
-        if held.holds.get(&number).is_some_and(|kept| kept.in_use()) {
-            // It is in use all the same: a list makes it count again.
+    /// The next heartbeat lists the resource's holds, at once.
+    fn list_now(&mut self, id: ResourceId, now: Mono) {
+        if let Some(held) = self.held.get_mut(&id) {
             held.list_wanted = true;
             let partition = held.partition;
             self.heartbeat_by(partition, now);
-        } else {
-            Self::lose(held, number);
         }
     }
 
@@ -207,6 +213,17 @@ impl HoldSession {
         Counters::add(&self.counters.holds_ended, 1);
         self.end_one(id, number, &HoldStanding::Ended(by), HoldAnswer::Lost);
         self.tell_news(id, number, HoldChange::Ended(by));
+    }
+
+    /// A hold does not count, and would not count if it were listed again.
+    fn uncounted(&mut self, id: ResourceId, number: u64, why: Why) {
+        let word = HoldStanding::Uncounted(why);
+        self.end_one(id, number, &word, HoldAnswer::Refused(why));
+        // Where nothing is staged, no process has it yet: the seizing caller asks again, or tells the host.
+        if why != Why::UnknownTransfer {
+            Counters::add(&self.counters.holds_uncounted, 1);
+            self.tell_news(id, number, HoldChange::Uncounted(why));
+        }
     }
 
     fn end_one(&mut self, id: ResourceId, number: u64, word: &HoldStanding, otherwise: HoldAnswer) {
@@ -220,63 +237,6 @@ impl HoldSession {
         kept.notify(word, true);
         if let Stands::Awaited(answer) = kept.stands {
             let _ = answer.send(otherwise);
-        }
-    }
-
-    fn refused(&mut self, id: ResourceId, number: u64, op: Option<Op>, why: Why, now: Mono) {
-        match op {
-            // It was granted, and the log has since lost the transfer that it was taken over from. It is in use all
-            // the same, and counts if it is listed like any other hold. Lists that were sent before that are refused
-            // as well, which means nothing more.
-            None | Some(Op::Seize) if why == Why::UnknownTransfer && self.is_in_use(id, number) => {
-                self.list_as_its_own(id, number, now);
-            }
-            // No process has it yet: the seizing caller asks again, or tells the host that nothing is staged.
-            Some(Op::Seize) if why == Why::UnknownTransfer => {
-                self.end_one(
-                    id,
-                    number,
-                    &HoldStanding::Uncounted(op, why),
-                    HoldAnswer::Refused(why),
-                );
-            }
-            // It does not count, and would not count if it were listed again.
-            None | Some(Op::Hold | Op::Reserve | Op::Seize) => {
-                Counters::add(&self.counters.holds_uncounted, 1);
-                self.end_one(
-                    id,
-                    number,
-                    &HoldStanding::Uncounted(op, why),
-                    HoldAnswer::Refused(why),
-                );
-                self.tell_news(id, number, HoldChange::Uncounted(why));
-            }
-            // The two sides count differently: a list corrects that.
-            Some(Op::Release | Op::Transfer | Op::Cancel) => {
-                let partition = self.held.get(&id).map(|held| held.partition);
-                if let Some(partition) = partition {
-                    self.heal(partition, now);
-                }
-            }
-        }
-    }
-
-    fn is_in_use(&self, id: ResourceId, number: u64) -> bool {
-        let held = self.held.get(&id);
-        let kept = held.and_then(|held| held.holds.get(&number));
-        kept.is_some_and(KeptHold::in_use)
-    }
-
-    /// A hold in use no longer depends on its transfer: if it was seized, it is listed without the transfer.
-    fn list_as_its_own(&mut self, id: ResourceId, number: u64, now: Mono) {
-        let Some(held) = self.held.get_mut(&id) else {
-            return;
-        };
-        let kept = held.holds.get_mut(&number);
-        if kept.is_some_and(|kept| kept.seized.take().is_some()) {
-            held.list_wanted = true;
-            let partition = held.partition;
-            self.heartbeat_by(partition, now);
         }
     }
 

@@ -2,39 +2,18 @@
 //! much.
 
 use tollgate_shared::holdings::TransferId;
-use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::holds::Op;
 use tollgate_shared::wire::public::OnExcess;
-use tollgate_shared::wire::verdict::VerdictSays;
+use tollgate_shared::wire::verdict::{HoldReason, HoldStatus, Why};
 
-use super::bench::{SessionBench, counted, digest, full};
+use super::bench::{SessionBench, counted, digest, exceeded, full, over, seized};
 use super::*;
-
-fn exceeded(number: u64, excess: u32) -> VerdictSays {
-    let by = full();
-    VerdictSays::Counted { number, excess, by }
-}
-
-/// The answer to a question about a hold.
-fn is_held(number: u64, copies: u32, excess: u32) -> VerdictSays {
-    let by = (0 < excess).then(full).flatten();
-    VerdictSays::Held {
-        number,
-        copies,
-        excess,
-        by,
-    }
-}
-
-/// Whether the agent asks about a hold within this many heartbeats.
-fn is_asked_for_within(beats: u32, bench: &mut SessionBench, number: u64) -> bool {
-    let question = format!("asked [{number}]");
-    let beats: Vec<String> = (0..beats).flat_map(|_| bench.half_second()).collect();
-    beats.iter().any(|beat| beat.ends_with(&question))
-}
 
 /// Whether the agent asks about a hold as soon as its verdict is in doubt for a second.
 fn is_asked_for(bench: &mut SessionBench, number: u64) -> bool {
-    is_asked_for_within(5, bench, number)
+    let question = format!("asked [{number}]");
+    let beats: Vec<String> = (0..5).flat_map(|_| bench.half_second()).collect();
+    beats.iter().any(|beat| beat.ends_with(&question))
 }
 
 #[test]
@@ -42,7 +21,7 @@ fn a_hold_learns_whether_it_counts_or_exceeds() {
     let mut bench = SessionBench::new();
     let (one, two) = (bench.hold("acme", 1), bench.hold("acme", 3));
     let mut early = bench.confirm(one);
-    bench.say(counted(one));
+    bench.say(counted(one, 1));
     assert_eq!(early.try_recv(), Ok(HoldStanding::Confirmed));
     assert_eq!(
         bench.confirm(one).try_recv(),
@@ -50,12 +29,7 @@ fn a_hold_learns_whether_it_counts_or_exceeds() {
         "late"
     );
     let mut kept = bench.watch(two);
-    let excess = VerdictSays::Counted {
-        number: two,
-        excess: 2,
-        by: full(),
-    };
-    bench.say(excess);
+    bench.say(exceeded(two, 3, 2));
     let word = HoldStanding::Excess(2, full());
     assert_eq!(bench.confirm(two).try_recv(), Ok(word.clone()));
     assert!(kept.try_recv().is_err(), "excess is kept");
@@ -71,7 +45,7 @@ fn an_excess_is_asked_about_until_it_is_given_back() {
     let mut bench = SessionBench::new();
     bench.learn(OnExcess::GiveBack);
     let one = bench.hold("acme", 5);
-    bench.say(exceeded(one, 3));
+    bench.say(exceeded(one, 5, 3));
     let word = |copies| Ok(HoldStanding::Excess(copies, full()));
     assert_eq!(bench.watch(one).try_recv(), word(3));
     bench.release(one, 1);
@@ -95,16 +69,20 @@ fn no_more_is_asked_for_than_is_left_when_the_verdict_comes() {
         (4, HoldStanding::Excess(1, full())),
         (3, HoldStanding::Confirmed),
     ] {
-        // It has given back some meanwhile, and the verdict did not know that: so the agent asks.
+        // It has given back some meanwhile: the status says of how many copies it is.
         let one = bench.hold("acme", 5);
         let mut asked = bench.watch(one);
         bench.release(one, 3);
-        bench.say(exceeded(one, excess));
-        assert!(asked.try_recv().is_err(), "nobody knows how much is left");
-        assert!(is_asked_for_within(2, &mut bench, one));
-        // The answer states of how many copies it is: here one of three is still on its way back.
-        bench.say(is_held(one, 3, excess - 2));
+        bench.say(exceeded(one, 5, excess));
+        assert_eq!(
+            asked.try_recv().ok(),
+            (excess == 4).then(|| expected.clone())
+        );
+        assert_eq!(bench.confirm(one).try_recv(), Ok(expected.clone()));
+        // Here one of three is still on its way back.
+        bench.say(exceeded(one, 3, excess - 2));
         assert_eq!(bench.confirm(one).try_recv(), Ok(expected));
+        assert!(!is_asked_for(&mut bench, one), "nothing is in doubt");
         bench.release(one, 2);
         bench.half_second();
     }
@@ -115,21 +93,21 @@ fn an_excess_verdict_comes_into_doubt_too() {
     let mut bench = SessionBench::new();
     bench.learn(OnExcess::GiveBack);
     let one = bench.hold("acme", 5);
-    bench.say(exceeded(one, 2));
-    bench.say(VerdictSays::BeatWanted);
+    bench.say(exceeded(one, 5, 2));
+    bench.say(None);
     // Counted again, all of it was too much, and that verdict was lost.
     bench.release(one, 2);
     let mut asked = bench.confirm(one);
     assert!(asked.try_recv().is_err(), "not confirmed");
-    bench.say(is_held(one, 3, 3));
+    bench.say(exceeded(one, 3, 3));
     assert_eq!(asked.try_recv(), Ok(HoldStanding::Excess(3, full())));
     assert_eq!(bench.excesses(), 2);
     // The same verdict once more is not news, nor is its remainder.
-    bench.say(VerdictSays::BeatWanted);
-    bench.say(is_held(one, 3, 3));
-    bench.say(VerdictSays::BeatWanted);
+    bench.say(None);
+    bench.say(exceeded(one, 3, 3));
+    bench.say(None);
     bench.release(one, 1);
-    bench.say(is_held(one, 2, 2));
+    bench.say(exceeded(one, 2, 2));
     assert_eq!(
         bench.watch(one).try_recv(),
         Ok(HoldStanding::Excess(2, full()))
@@ -141,7 +119,7 @@ fn an_excess_verdict_comes_into_doubt_too() {
 fn an_agent_that_may_count_as_gone_asks_what_counts() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 5);
-    bench.say(counted(one));
+    bench.say(counted(one, 5));
     for _ in 0..10 {
         assert!(!is_asked_for(&mut bench, one), "it beats as it should");
     }
@@ -149,7 +127,7 @@ fn an_agent_that_may_count_as_gone_asks_what_counts() {
     // lost.
     bench.now = bench.now.plus(Span::from_secs(12));
     assert!(is_asked_for(&mut bench, one));
-    bench.say(is_held(one, 5, 3));
+    bench.say(exceeded(one, 5, 3));
     assert_eq!(
         bench.confirm(one).try_recv(),
         Ok(HoldStanding::Excess(3, full()))
@@ -160,7 +138,7 @@ fn an_agent_that_may_count_as_gone_asks_what_counts() {
     assert!(!is_asked_for(&mut bench, one));
     bench.is_silent = false;
     assert!(is_asked_for(&mut bench, one));
-    bench.say(is_held(one, 5, 3));
+    bench.say(exceeded(one, 5, 3));
     assert!(!is_asked_for(&mut bench, one));
     assert_eq!(bench.excesses(), 1);
 }
@@ -169,7 +147,7 @@ fn an_agent_that_may_count_as_gone_asks_what_counts() {
 fn a_slow_log_or_an_idle_agent_is_no_silence() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 5);
-    bench.say(counted(one));
+    bench.say(counted(one, 5));
     bench.is_silent = true;
     // The acknowledgements take two heartbeat intervals and more, one record after the other.
     for _ in 0..20 {
@@ -188,7 +166,7 @@ fn a_slow_log_or_an_idle_agent_is_no_silence() {
     bench.sent();
     let two = bench.hold("acme", 5);
     bench.sent();
-    bench.say(counted(two));
+    bench.say(counted(two, 5));
     bench.under_way.acknowledged += 1;
     bench.half_second();
     assert_eq!(bench.confirm(two).try_recv(), Ok(HoldStanding::Confirmed));
@@ -206,19 +184,19 @@ fn what_counts_in_another_log_is_asked_for() {
     let one = bench.hold("acme", 5);
     bench.sent();
     bench.session.know_logs(|_| log(1), bench.now);
-    bench.say(counted(one));
+    bench.say(counted(one, 5));
     assert!(!is_asked_for(&mut bench, one));
     bench.session.know_logs(|_| log(2), bench.now);
     assert!(is_asked_for(&mut bench, one));
 }
 
 #[test]
-fn a_verdict_on_a_list_is_about_all_that_it_listed() {
+fn a_status_after_a_list_is_about_all_that_it_listed() {
     for (stood_still, is_wanted) in [(true, false), (true, true), (false, false)] {
         let mut bench = SessionBench::new();
         bench.learn(OnExcess::GiveBack);
         let one = bench.hold("acme", 5);
-        bench.say(counted(one));
+        bench.say(counted(one, 5));
         bench.sent();
         if stood_still {
             bench.now = bench.now.plus(Span::from_secs(12));
@@ -226,14 +204,18 @@ fn a_verdict_on_a_list_is_about_all_that_it_listed() {
         }
         bench.release(one, 3);
         if is_wanted {
-            bench.say(VerdictSays::BeatWanted);
+            bench.say(None);
         }
         let mut asked = bench.watch(one);
-        bench.say(exceeded(one, 4));
-        assert!(asked.try_recv().is_err(), "nobody knows how much is left");
-        assert!(is_asked_for(&mut bench, one));
-        bench.say(is_held(one, 2, 1));
-        assert_eq!(asked.try_recv(), Ok(HoldStanding::Excess(1, full())));
+        bench.say(exceeded(one, 5, 4));
+        let left = Ok(HoldStanding::Excess(1, full()));
+        assert_eq!(
+            asked.try_recv(),
+            left,
+            "three of the four are on their way back"
+        );
+        assert_eq!(bench.excesses(), 1);
+        assert!(!is_asked_for(&mut bench, one));
     }
 }
 
@@ -255,23 +237,70 @@ fn a_seize_is_asked_about_until_it_is_answered() {
     let mut bench = SessionBench::new();
     let (number, _verdict) = bench.seize(9);
     bench.sent();
-    let seized = || VerdictSays::Seized {
-        number,
-        domain: "acme".into(),
-        copies: 4,
-        start: Timestamp::from_millis(5),
-    };
-    bench.say(seized());
+    bench.say(seized(number, 4));
     bench.half_second();
-    bench.say(VerdictSays::BeatWanted);
+    bench.say(None);
     bench.sent();
     let asks = |beats: &[String]| beats.iter().any(|beat| beat.contains("asked [1]"));
     let asked: Vec<bool> = (0..6).map(|_| asks(&bench.half_second())).collect();
     assert!(asked[5], "it is in doubt: {asked:?}");
-    bench.say(seized());
+    bench.say(seized(number, 4));
     assert_eq!(bench.half_second(), [digest(&[(number, 4)])]);
     assert_eq!(
         bench.confirm(number).try_recv(),
         Ok(HoldStanding::Confirmed)
     );
+}
+
+#[test]
+fn where_copies_are_not_limited_as_many_as_asked_for_are_granted() {
+    let mut bench = SessionBench::new();
+    let (reserved, mut granted) = bench.reserve("acme", 4);
+    let (taken, mut lost) = bench.seize(9);
+    bench.sent();
+    bench.say(counted(reserved, u32::MAX));
+    bench.say(counted(taken, u32::MAX));
+    let expected = HoldAnswer::Granted {
+        domain: "acme".into(),
+        copies: 4,
+    };
+    assert_eq!(granted.try_recv(), Ok(expected));
+    assert_eq!(lost.try_recv(), Ok(HoldAnswer::Lost), "nothing is staged");
+    assert_eq!(bench.half_second(), ["beat list [1x4]"]);
+}
+
+#[test]
+fn a_refused_release_ends_no_hold_and_is_corrected_by_a_list() {
+    let mut bench = SessionBench::new();
+    let one = bench.hold("acme", 5);
+    bench.say(exceeded(one, 5, 3));
+    bench.half_second();
+    bench.release(one, 1);
+    bench.sent();
+    let refused = HoldReason::Refused(Some(Op::Release), Why::TooManyCopies);
+    bench.say(HoldStatus {
+        reason: Some(refused),
+        ..exceeded(one, 4, 2)
+    });
+    assert_eq!(bench.sent_after(HEAL_AFTER), ["beat list [1x4]"]);
+    bench.say(over(
+        one,
+        HoldReason::Refused(Some(Op::Release), Why::Unconfigured),
+    ));
+    assert_eq!(bench.sent_after(HEAL_AFTER), ["beat list [1x4]"]);
+    assert_eq!(bench.excesses(), 1);
+}
+
+#[test]
+fn a_hold_that_is_not_known_is_confirmed_once_it_counts_again() {
+    let mut bench = SessionBench::new();
+    let one = bench.hold("acme", 5);
+    bench.say(counted(one, 5));
+    bench.sent();
+    bench.say(counted(one, 0));
+    let mut asked = bench.confirm(one);
+    assert_eq!(bench.sent(), ["beat list [1x5]"]);
+    assert!(asked.try_recv().is_err(), "it does not count");
+    bench.say(exceeded(one, 5, 1));
+    assert_eq!(asked.try_recv(), Ok(HoldStanding::Excess(1, full())));
 }

@@ -20,11 +20,12 @@ use tollgate_shared::names;
 use tollgate_shared::networks::{NetworkText, network_of_domain};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
-use tollgate_shared::wire::verdict::{EndedBy, VerdictSays};
+use tollgate_shared::wire::verdict::EndedBy;
 
 use super::Engine;
 use super::activations::{PairAction, ScopeToRule};
 use super::amended::{Ban, PairAmendments};
+use super::holds::ended;
 use super::network_bans::banned_network;
 use super::rulings::Rulings;
 use crate::copies::{Copies, HoldId, TransferId};
@@ -261,11 +262,8 @@ impl Engine {
                 continue;
             }
             sink.rulings.copies.ended_by_operator += 1;
-            let says = VerdictSays::Ended {
-                number: hold.number,
-                by: EndedBy::Operator,
-            };
-            sink.verdict(&agent, epoch, &held.name, says);
+            let status = ended(hold.number, EndedBy::Operator);
+            sink.verdict(&agent, epoch, &held.name, status);
             held.follow(out, &mut sink);
             sink.next();
         }

@@ -17,10 +17,11 @@ use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names::{admit_domain, partition_of_resource};
 use tollgate_shared::wire::holds::{HoldAction, HoldOp};
 use tollgate_shared::wire::statement::{Cause, Scope as Name, StatementKind};
-use tollgate_shared::wire::verdict::VerdictSays;
+use tollgate_shared::wire::verdict::HoldStatus;
 
 use super::Engine;
 use super::activations::{PairAction, ScopeToRule};
+use super::holds::counted;
 use super::rulings::{HoldCounts, Rulings};
 use crate::copies::{Copies, CopiesScope, HoldId};
 use tollgate_limits::Limits;
@@ -133,39 +134,36 @@ impl Engine {
     }
 }
 
-/// The verdict on a banned domain's reserve: 0 granted.
-pub(super) fn nothing_granted(op: &HoldOp<'_>, counts: &mut HoldCounts) -> Option<VerdictSays> {
+/// The status after a banned domain's reserve: 0 granted.
+pub(super) fn nothing_granted(op: &HoldOp<'_>, counts: &mut HoldCounts) -> Option<HoldStatus> {
     let HoldAction::Reserve { domain, copies, .. } = op.action else {
         return None;
     };
     counts.not_granted += u64::from(copies);
-    Some(VerdictSays::Granted {
-        number: op.number,
-        copies: 0,
-        by: Some(Name::Pair(admit_domain(domain).into())),
+    Some(HoldStatus {
+        scope: Some(Name::Pair(admit_domain(domain).into())),
+        ..counted(op.number, 0)
     })
 }
 
-/// The verdict on a banned domain's hold: all of it is excess.
+/// The status after a banned domain's hold: all of it is excess.
 pub(super) fn all_too_much(
     copies_held: &mut Copies,
     id: HoldId,
     op: &HoldOp<'_>,
-    says: Option<VerdictSays>,
+    status: Option<HoldStatus>,
     counts: &mut HoldCounts,
-) -> Option<VerdictSays> {
-    let (Some(VerdictSays::Counted { excess, .. }), HoldAction::Hold { domain, copies }) =
-        (&says, op.action)
-    else {
-        return says;
-    };
-    counts.excess += u64::from(copies - excess);
-    copies_held.all_too_much(id);
-    Some(VerdictSays::Counted {
-        number: op.number,
-        excess: copies,
-        by: Some(Name::Pair(admit_domain(domain).into())),
-    })
+) -> Option<HoldStatus> {
+    let mut status = status?;
+    if let HoldAction::Hold { domain, copies } = op.action
+        && status.reason.is_none()
+    {
+        counts.excess += u64::from(copies - status.excess);
+        copies_held.all_too_much(id);
+        status.excess = copies;
+        status.scope = Some(Name::Pair(admit_domain(domain).into()));
+    }
+    Some(status)
 }
 
 /// The domain for which an operation takes copies, as statements name it.

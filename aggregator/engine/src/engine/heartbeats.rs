@@ -18,11 +18,11 @@ use std::sync::Arc;
 use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::heartbeat::{Heartbeat, HoldsRead, Listed, PartRead};
-use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
+use tollgate_shared::wire::verdict::{EndedBy, HoldStatus, Why};
 
 use super::Engine;
 use super::holders::{AgentProcess, Held};
-use super::holds::{Admission, again, refused, scope_of};
+use super::holds::{Admission, counted, ended, refused, scope_of, status_of};
 use super::rulings::{Fate, HoldCounts, ResourceHolds, Rulings};
 use super::scopes::StatementSink;
 use super::senders::Clock;
@@ -104,8 +104,7 @@ impl Engine {
                 held.follow(out, sink);
                 if found == Ok(DigestOutcome::Differs) {
                     sink.rulings.copies.beats_wanted += 1;
-                    let says = VerdictSays::BeatWanted;
-                    sink.verdict(&process.name, process.epoch, &held.name, says);
+                    sink.verdict(&process.name, process.epoch, &held.name, None);
                 }
                 sink.next();
             }
@@ -126,10 +125,9 @@ impl Engine {
             }
         }
         for number in awaiting.into_iter().chain(part.asked()) {
-            if let Some(says) = again(&held.copies, HoldId { agent, number }) {
-                sink.verdict(&process.name, process.epoch, &held.name, says);
-                sink.next();
-            }
+            let status = status_of(&held.copies, HoldId { agent, number });
+            sink.verdict(&process.name, process.epoch, &held.name, status);
+            sink.next();
         }
     }
 
@@ -186,8 +184,8 @@ fn list_of(
             continue;
         };
         counts.ops += 1;
-        let says = verdict_on(held, *id, entry, *verdict, &mut counts);
-        sink.verdict(&process.name, process.epoch, &held.name, says);
+        let status = listed_status(held, *id, entry, *verdict, &mut counts);
+        sink.verdict(&process.name, process.epoch, &held.name, status);
         sink.next();
     }
     let after = held.copies.copies_of(agent);
@@ -200,32 +198,32 @@ fn list_of(
     }
 }
 
-/// The verdict for the agent on a hold that its heartbeat listed.
-fn verdict_on(
+/// How a hold stands that a heartbeat listed, after this verdict on it.
+fn listed_status(
     held: &Held,
     id: HoldId,
     entry: &Listed<'_>,
     verdict: HoldVerdict,
     counts: &mut HoldCounts,
-) -> VerdictSays {
+) -> HoldStatus {
     let number = id.number;
     match verdict {
-        HoldVerdict::Counted(Taken { excess: 0, .. }) if entry.seized.is_some() => {
-            again(&held.copies, id).unwrap_or(VerdictSays::NotHeld { number })
-        }
         HoldVerdict::Counted(Taken { excess, by }) => {
-            counts.taken += u64::from(entry.copies);
-            counts.excess += u64::from(excess);
-            VerdictSays::Counted {
-                number,
-                excess,
-                by: by.map(|by| scope_of(&held.copies, by, entry.domain)),
+            let is_seized = entry.seized.is_some();
+            if !is_seized || 0 < excess {
+                counts.taken += u64::from(entry.copies);
+                counts.excess += u64::from(excess);
+            }
+            match is_seized {
+                true => status_of(&held.copies, id),
+                false => HoldStatus {
+                    excess,
+                    scope: by.map(|by| scope_of(&held.copies, by, entry.domain)),
+                    ..counted(number, entry.copies)
+                },
             }
         }
-        HoldVerdict::Ended => VerdictSays::Ended {
-            number,
-            by: EndedBy::Earlier,
-        },
+        HoldVerdict::Ended => ended(number, EndedBy::Earlier),
         HoldVerdict::UnknownTransfer => {
             counts.refused_ops += 1;
             refused(number, None, Why::UnknownTransfer)
@@ -246,38 +244,24 @@ fn notify_uncounted(
     part: &PartRead<'_>,
     sink: &mut StatementSink<'_>,
 ) {
-    let (in_use, awaited): (NumberAnswer, NumberAnswer) = match door {
+    let why = match door {
         Admission::Counted { .. } => return,
-        // A reserve that was let through is not remembered: the agent asks for it again, and it is let
-        // through again.
-        Admission::Free => (
-            |number| VerdictSays::Counted {
-                number,
-                excess: 0,
-                by: None,
-            },
-            |number| VerdictSays::NotHeld { number },
-        ),
-        Admission::Unconfigured => {
-            let turned_away: NumberAnswer = |number| refused(number, None, Why::Unconfigured);
-            (turned_away, turned_away)
-        }
-        Admission::Misrouted => {
-            let turned_away: NumberAnswer = |number| refused(number, None, Why::Misrouted);
-            (turned_away, turned_away)
-        }
+        Admission::Free => None,
+        Admission::Unconfigured => Some(Why::Unconfigured),
+        Admission::Misrouted => Some(Why::Misrouted),
     };
-    let says = part.awaiting().map(awaited).chain(part.asked().map(in_use));
     let mut name: Option<Arc<str>> = None;
-    for says in says {
+    for number in part.awaiting().chain(part.asked()) {
+        let status = match why {
+            Some(why) => refused(number, None, why),
+            // What was let through is not remembered: it is let through again, however much it was.
+            None => counted(number, u32::MAX),
+        };
         let name = name.get_or_insert_with(|| resource.into());
-        sink.verdict(&process.name, process.epoch, name, says);
+        sink.verdict(&process.name, process.epoch, name, status);
         sink.next();
     }
 }
-
-/// The verdict on a number.
-type NumberAnswer = fn(u64) -> VerdictSays;
 
 /// Answers a heartbeat of an epoch that is over: nothing that it lists is counted.
 fn refuse_ended_epoch(process: &AgentProcess, beat: &Heartbeat<'_>, sink: &mut StatementSink<'_>) {
@@ -286,19 +270,14 @@ fn refuse_ended_epoch(process: &AgentProcess, beat: &Heartbeat<'_>, sink: &mut S
         let listed = part.listed().map(|entry| entry.number);
         let numbers = listed.chain(part.awaiting()).chain(part.asked());
         for number in numbers {
-            let says = refused(number, None, Why::EpochOver);
-            sink.verdict(&process.name, process.epoch, &resource, says);
+            let status = refused(number, None, Why::EpochOver);
+            sink.verdict(&process.name, process.epoch, &resource, status);
             sink.next();
         }
         if let HoldsRead::Digest(holdings) = part.holds
             && holdings != tollgate_shared::holdings::Holdings::default()
         {
-            sink.verdict(
-                &process.name,
-                process.epoch,
-                &resource,
-                VerdictSays::BeatWanted,
-            );
+            sink.verdict(&process.name, process.epoch, &resource, None);
             sink.next();
         }
     }

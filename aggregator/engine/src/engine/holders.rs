@@ -16,8 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::verdict::{EndedBy, VerdictSays};
+use tollgate_shared::wire::verdict::EndedBy;
 
+use super::holds::ended;
 use super::rulings::{AgentChange, AgentNews};
 use super::scopes::{DeniedScopes, StatementSink};
 use crate::copies::silence::{Silence, ticks_of};
@@ -349,16 +350,13 @@ impl Holders {
 impl Held {
     /// Adds verdicts for the agents of holds that ended by age.
     fn notify_ended(&self, out: &Effects, sink: &mut StatementSink<'_>) {
-        for ended in out.ended() {
-            let Some((name, epoch)) = self.copies.name_of(ended.hold.agent) else {
+        for one in out.ended() {
+            let Some((name, epoch)) = self.copies.name_of(one.hold.agent) else {
                 continue;
             };
             sink.rulings.copies.ended_by_age += 1;
-            let says = VerdictSays::Ended {
-                number: ended.hold.number,
-                by: EndedBy::Age,
-            };
-            sink.verdict(&name.into(), epoch, &self.name, says);
+            let status = ended(one.hold.number, EndedBy::Age);
+            sink.verdict(&name.into(), epoch, &self.name, status);
             sink.next();
         }
     }

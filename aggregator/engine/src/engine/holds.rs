@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! batch of agent a, epoch 7, sequence 9
-//!   operation 0   hold 3: sandbox, acme, 2 copies    verdict: counted, excess 0
+//!   operation 0   hold 3: sandbox, acme, 2 copies    status: 2 copies, none too many
 //!   operation 1   release 2: 1 copy                  a scope has room again: a lift
 //! ```
 //!
@@ -13,7 +13,7 @@ use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::holds::{HoldAction, HoldBatch, HoldOp, Op};
 use tollgate_shared::wire::statement::Scope as Name;
-use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
+use tollgate_shared::wire::verdict::{EndedBy, HoldReason, HoldStatus, SeizedCopies, Why};
 
 use super::Engine;
 use super::copy_bans::{BannedPair, all_too_much, domain_of, nothing_granted};
@@ -73,12 +73,12 @@ impl Engine {
             for (op, entry) in batch.ops().zip(0..) {
                 let place = LogPosition { entry, ..place };
                 let resource = batch.resource(op.resource);
-                let says = refused(op.number, Some(op.action.op()), Why::EpochOver);
+                let status = refused(op.number, Some(op.action.op()), Why::EpochOver);
                 self.sink(place, rulings).verdict(
                     &process.name,
                     process.epoch,
                     &resource.into(),
-                    says,
+                    status,
                 );
             }
             return Fate::EpochOver { entries };
@@ -179,12 +179,7 @@ impl Engine {
         for held in self.holders.all() {
             let agent = held.copies.known_agent(&process.name, process.epoch);
             if agent.is_some_and(|agent| held.copies.has_lost(agent)) {
-                sink.verdict(
-                    &process.name,
-                    process.epoch,
-                    &held.name,
-                    VerdictSays::BeatWanted,
-                );
+                sink.verdict(&process.name, process.epoch, &held.name, None);
             }
         }
     }
@@ -212,7 +207,7 @@ impl Engine {
             for op in &ahead {
                 let context = &mut contexts[op.resource as usize];
                 context.counts.ops += 1;
-                let says = match context.door {
+                let status = match context.door {
                     Admission::Counted { index, agent } => {
                         let is_banned = self.is_banned_op(index, op);
                         let Some((held, out)) = self.holders.at(index) else {
@@ -227,7 +222,7 @@ impl Engine {
                         }
                         let at = clock.instant(op.at);
                         let counts = &mut context.counts;
-                        let says = match op.action {
+                        let status = match op.action {
                             // A hold that exists already gets the usual verdict.
                             HoldAction::Reserve { .. }
                                 if is_banned && held.copies.hold_of(id).is_none() =>
@@ -238,23 +233,23 @@ impl Engine {
                         };
                         held.follow(out, &mut sink);
                         match is_banned {
-                            true => all_too_much(&mut held.copies, id, op, says, counts),
-                            false => says,
+                            true => all_too_much(&mut held.copies, id, op, status, counts),
+                            false => status,
                         }
                     }
                     Admission::Free => let_through(op, &mut context.counts),
                     Admission::Unconfigured => turned_away(op, Why::Unconfigured),
                     Admission::Misrouted => turned_away(op, Why::Misrouted),
                 };
-                if let Some(says) = says {
-                    if matches!(says, VerdictSays::Refused { .. }) {
+                if let Some(status) = status {
+                    if matches!(status.reason, Some(HoldReason::Refused(..))) {
                         context.counts.refused_ops += 1;
                     }
                     let resource = match context.door {
                         Admission::Counted { index, .. } => self.holders.all()[index].name.clone(),
                         _ => context.name.into(),
                     };
-                    sink.verdict(&process.name, process.epoch, &resource, says);
+                    sink.verdict(&process.name, process.epoch, &resource, status);
                 }
                 sink.next();
             }
@@ -287,7 +282,7 @@ impl Engine {
     }
 }
 
-/// Applies one operation; returns the verdict for its agent, if there is one.
+/// Applies one operation; returns how its hold stands, if its agent has to know.
 fn apply(
     held: &mut Held,
     id: HoldId,
@@ -295,7 +290,7 @@ fn apply(
     at: Timestamp,
     out: &mut Effects,
     counts: &mut HoldCounts,
-) -> Option<VerdictSays> {
+) -> Option<HoldStatus> {
     let copies = &mut held.copies;
     let number = op.number;
     let done = match op.action {
@@ -305,13 +300,12 @@ fn apply(
             min,
         } => {
             let ask = ask(id, at, domain, asked);
-            reserve(copies, ask, min, held.stated, out).map(|(granted, by)| {
+            reserve(copies, ask, min, held.stated, out).map(|(granted, scope)| {
                 counts.granted += u64::from(granted);
                 counts.not_granted += u64::from(asked - granted);
-                Some(VerdictSays::Granted {
-                    number,
-                    copies: granted,
-                    by,
+                Some(HoldStatus {
+                    scope,
+                    ..counted(number, granted)
                 })
             })
         }
@@ -323,10 +317,10 @@ fn apply(
             copies.hold(ask, out).map(|found| {
                 counts.taken += u64::from(taken);
                 counts.excess += u64::from(found.excess);
-                Some(VerdictSays::Counted {
-                    number,
+                Some(HoldStatus {
                     excess: found.excess,
-                    by: found.by.map(|by| scope_of(copies, by, domain)),
+                    scope: found.by.map(|by| scope_of(copies, by, domain)),
+                    ..counted(number, taken)
                 })
             })
         }
@@ -344,7 +338,7 @@ fn apply(
         }),
         HoldAction::Seize { from } => copies.seize(from, id, out).map(|seized| {
             counts.seized += u64::from(seized);
-            again(copies, id)
+            Some(status_of(copies, id))
         }),
         HoldAction::Cancel => {
             let live = copies
@@ -360,7 +354,12 @@ fn apply(
             }
         }
     };
-    done.unwrap_or_else(|why| Some(not_done(number, Some(op.action.op()), why)))
+    done.unwrap_or_else(|why| {
+        Some(HoldStatus {
+            reason: Some(not_done(op.action.op(), why)),
+            ..status_of(copies, id)
+        })
+    })
 }
 
 fn ask(id: HoldId, at: Timestamp, domain: &str, copies: u32) -> CopiesRequest<'_> {
@@ -390,28 +389,32 @@ fn reserve(
     Ok((grant.granted, by))
 }
 
-/// The verdict on a hold's status, when its agent asks.
-pub(super) fn again(copies: &Copies, id: HoldId) -> Option<VerdictSays> {
+/// How a hold stands.
+pub(super) fn status_of(copies: &Copies, id: HoldId) -> HoldStatus {
     let view = copies.hold_of(id);
-    let number = id.number;
+    let Some(view) = view.filter(|view| view.state == HoldState::Live) else {
+        return counted(id.number, 0);
+    };
     let taken = copies.excess_of(id);
-    Some(match view.filter(|view| view.state == HoldState::Live) {
-        // Its agent may still wait for this and not know the domain. An agent that waits has not listed the
-        // hold, and an excess comes only from lists.
-        Some(view) if view.seized && taken.excess == 0 => VerdictSays::Seized {
-            number,
+    HoldStatus {
+        excess: taken.excess,
+        scope: taken.by.map(|by| scope_of(copies, by, view.domain)),
+        // Its agent may still wait for this, and not know the domain.
+        seized: view.seized.then(|| SeizedCopies {
             domain: view.domain.into(),
-            copies: view.copies,
             start: view.start,
-        },
-        Some(view) => VerdictSays::Held {
-            number,
-            copies: view.copies,
-            excess: taken.excess,
-            by: taken.by.map(|by| scope_of(copies, by, view.domain)),
-        },
-        None => VerdictSays::NotHeld { number },
-    })
+        }),
+        ..counted(id.number, view.copies)
+    }
+}
+
+/// The status of a hold of which so many copies count.
+pub(super) fn counted(number: u64, copies: u32) -> HoldStatus {
+    HoldStatus {
+        number,
+        copies,
+        ..HoldStatus::default()
+    }
 }
 
 /// The scope that a limit belongs to.
@@ -423,13 +426,10 @@ pub(super) fn scope_of(copies: &Copies, by: Limiter, domain: &str) -> Name {
     }
 }
 
-/// The verdict on an operation that was not applied.
-pub(super) fn not_done(number: u64, op: Option<Op>, why: OpRefused) -> VerdictSays {
+/// Why an operation was not applied.
+fn not_done(op: Op, why: OpRefused) -> HoldReason {
     let why = match why {
-        OpRefused::HoldEnded => {
-            let by = EndedBy::Earlier;
-            return VerdictSays::Ended { number, by };
-        }
+        OpRefused::HoldEnded => return HoldReason::Ended(EndedBy::Earlier),
         // Neither occurs: operations without copies are refused when they are decoded.
         OpRefused::UnknownHold | OpRefused::NoCopies | OpRefused::MinAboveCopies { .. } => {
             Why::UnknownHold
@@ -441,40 +441,39 @@ pub(super) fn not_done(number: u64, op: Option<Op>, why: OpRefused) -> VerdictSa
         OpRefused::EpochOver => Why::EpochOver,
         OpRefused::AtCapacity => Why::AtCapacity,
     };
-    refused(number, op, why)
+    HoldReason::Refused(Some(op), why)
 }
 
-pub(super) fn refused(number: u64, op: Option<Op>, why: Why) -> VerdictSays {
-    VerdictSays::Refused { number, op, why }
+/// Nothing is held, because this was refused.
+pub(super) fn refused(number: u64, op: Option<Op>, why: Why) -> HoldStatus {
+    HoldStatus {
+        reason: Some(HoldReason::Refused(op, why)),
+        ..counted(number, 0)
+    }
+}
+
+/// Nothing is held any more.
+pub(super) fn ended(number: u64, by: EndedBy) -> HoldStatus {
+    HoldStatus {
+        reason: Some(HoldReason::Ended(by)),
+        ..counted(number, 0)
+    }
 }
 
 /// The resource has no limits on copies: every operation is granted, and nothing is kept.
-fn let_through(op: &HoldOp<'_>, counts: &mut HoldCounts) -> Option<VerdictSays> {
-    let number = op.number;
+fn let_through(op: &HoldOp<'_>, counts: &mut HoldCounts) -> Option<HoldStatus> {
     match op.action {
-        HoldAction::Reserve { copies, .. } => {
+        HoldAction::Reserve { copies, .. } | HoldAction::Hold { copies, .. } => {
             counts.unlimited += u64::from(copies);
-            Some(VerdictSays::Granted {
-                number,
-                copies,
-                by: None,
-            })
+            Some(counted(op.number, copies))
         }
-        HoldAction::Hold { copies, .. } => {
-            counts.unlimited += u64::from(copies);
-            Some(VerdictSays::Counted {
-                number,
-                excess: 0,
-                by: None,
-            })
-        }
-        HoldAction::Seize { .. } => Some(refused(number, Some(Op::Seize), Why::UnknownTransfer)),
+        HoldAction::Seize { .. } => turned_away(op, Why::UnknownTransfer),
         HoldAction::Release { .. } | HoldAction::Transfer { .. } | HoldAction::Cancel => None,
     }
 }
 
 /// The resource is not counted here: operations that take copies are refused.
-fn turned_away(op: &HoldOp<'_>, why: Why) -> Option<VerdictSays> {
+fn turned_away(op: &HoldOp<'_>, why: Why) -> Option<HoldStatus> {
     match op.action {
         HoldAction::Cancel => None,
         action => Some(refused(op.number, Some(action.op()), why)),

@@ -17,7 +17,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::hits::Hit;
 use tollgate_shared::wire::record::Total;
 use tollgate_shared::wire::statement::Statement;
-use tollgate_shared::wire::verdict::VerdictSays;
+use tollgate_shared::wire::verdict::HoldStatus;
 
 use crate::stream::Ruled;
 
@@ -92,8 +92,8 @@ pub struct VerdictDue {
     pub resource: Arc<str>,
     /// The log position of its cause.
     pub place: LogPosition,
-    /// The verdict itself.
-    pub says: VerdictSays,
+    /// How the hold stands. `None`: the agent has to send a list.
+    pub status: Option<HoldStatus>,
 }
 
 /// Counts of one resource's hold operations in one record. Copies, unless stated otherwise.

@@ -19,7 +19,7 @@ use siphasher::sip128::{Hasher128 as _, SipHasher13};
 use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Cause, Denial, Scope as Name, Statement, StatementKind};
-use tollgate_shared::wire::verdict::VerdictSays;
+use tollgate_shared::wire::verdict::HoldStatus;
 
 use super::rulings::{ResourceStatement, Rulings, VerdictDue};
 use crate::copies::{Copies, CopiesScope};
@@ -61,20 +61,20 @@ impl StatementSink<'_> {
         self.place.entry = self.place.entry.saturating_add(1);
     }
 
-    /// Adds a verdict for an agent's epoch.
+    /// Adds a verdict for an agent's epoch; `None` asks for a list.
     pub fn verdict(
         &mut self,
         agent: &Arc<str>,
         epoch: u128,
         resource: &Arc<str>,
-        says: VerdictSays,
+        status: impl Into<Option<HoldStatus>>,
     ) {
         self.rulings.verdicts.push(VerdictDue {
             agent: agent.clone(),
             epoch,
             resource: resource.clone(),
             place: self.place,
-            says,
+            status: status.into(),
         });
     }
 }

@@ -58,9 +58,9 @@ fn a_banned_domain_is_granted_nothing_and_keeps_what_it_holds() {
         ],
     );
     let expected = [
-        "web: 2 granted 0 by acme",
-        "web: 3 counted, 1 too many by acme",
-        "web: 4 granted 1",
+        "web: hold 2 has 0 by acme",
+        "web: hold 3 has 1, 1 too many by acme",
+        "web: hold 4 has 1",
     ];
     assert_eq!(play.output(), expected, "denied already, and said once");
     play.restart();
@@ -69,17 +69,17 @@ fn a_banned_domain_is_granted_nothing_and_keeps_what_it_holds() {
         ..digest(Holdings::default().with(1, 1).with(3, 1).with(4, 1))
     };
     play.beat(&mut web, part);
-    assert_eq!(play.output(), ["web: 3 held 1, 1 too many by acme"]);
+    assert_eq!(play.output(), ["web: hold 3 has 1, 1 too many by acme"]);
     assert_eq!(play.copies_of("acme"), 2, "what is in use counts");
     play.ops(&mut web, &[(1, release(1)), (3, release(1))]);
     assert!(play.output().is_empty(), "{:?}", play.output());
     play.restart();
     play.ops(&mut web, &[(5, reserve("acme", 1))]);
-    assert_eq!(play.output(), ["web: 5 granted 0 by acme"]);
+    assert_eq!(play.output(), ["web: hold 5 has 0 by acme"]);
     unban(&mut play, Some(RESOURCE));
     assert_eq!(play.output(), ["open acme"]);
     play.ops(&mut web, &[(6, reserve("acme", 1))]);
-    assert_eq!(play.output(), ["web: 6 granted 1"]);
+    assert_eq!(play.output(), ["web: hold 6 has 1"]);
     play.restart();
 }
 
@@ -91,11 +91,11 @@ fn a_ban_ends_by_itself_without_a_statement() {
     ban(&mut play, Some(RESOURCE), Some(900));
     play.tick();
     play.ops(&mut web, &[(1, reserve("acme", 1))]);
-    assert_eq!(play.output(), ["web: 1 granted 0 by acme"]);
+    assert_eq!(play.output(), ["web: hold 1 has 0 by acme"]);
     play.tick();
     assert!(play.output().is_empty(), "{:?}", play.output());
     play.ops(&mut web, &[(2, reserve("acme", 1))]);
-    assert_eq!(play.output(), ["web: 2 granted 1"]);
+    assert_eq!(play.output(), ["web: hold 2 has 1"]);
     assert_eq!(play.engine.amended(), 0);
 }
 
@@ -112,7 +112,7 @@ fn under_a_ban_and_full_room_alone_lifts_nothing() {
     assert_eq!(play.output(), ["banned acme"], "in place of a lift");
     // Full again under the ban; still full when the ban is lifted.
     play.ops(&mut web, &[(2, hold("acme", 1))]);
-    let expected = ["denied acme at 3", "web: 2 counted, 1 too many by acme"];
+    let expected = ["denied acme at 3", "web: hold 2 has 1, 1 too many by acme"];
     assert_eq!(play.output(), expected);
     unban(&mut play, Some(RESOURCE));
     assert_eq!(play.output(), ["open acme", "denied acme at 3"]);
@@ -136,14 +136,14 @@ fn a_ban_everywhere_denies_copies_of_later_resources_too() {
     );
     let expected = [
         "banned acme",
-        "web: 1 granted 0 by acme",
-        "web: 2 granted 1",
+        "web: hold 1 has 0 by acme",
+        "web: hold 2 has 1",
     ];
     assert_eq!(play.output(), expected, "denied from its next operation");
     unban(&mut play, None);
     assert_eq!(play.output(), ["open acme", "open acme"]);
     play.ops(&mut web, &[(3, reserve("acme", 1))]);
-    assert_eq!(play.output(), ["web: 3 granted 1"]);
+    assert_eq!(play.output(), ["web: hold 3 has 1"]);
 }
 
 #[test]
@@ -156,10 +156,10 @@ fn a_namespace_that_ignores_denials_ignores_bans() {
     play.version(&format!("{ignoring}{SANDBOX}"));
     assert_eq!(play.output(), ["open acme"]);
     play.ops(&mut web, &[(1, reserve("acme", 1))]);
-    assert_eq!(play.output(), ["web: 1 granted 1"]);
+    assert_eq!(play.output(), ["web: hold 1 has 1"]);
     play.version(SANDBOX);
     play.ops(&mut web, &[(2, reserve("acme", 1))]);
-    assert_eq!(play.output(), ["banned acme", "web: 2 granted 0 by acme"]);
+    assert_eq!(play.output(), ["banned acme", "web: hold 2 has 0 by acme"]);
     assert_eq!(play.copies_of("acme"), 1);
 }
 

@@ -25,13 +25,13 @@ fn copies_of_unlimited_resources_are_not_kept() {
         &mut web,
         &[(1, hold("acme", 4)), (2, reserve), (1, release(4))],
     );
-    let expected = ["web: 1 counted, 0 too many", "web: 2 granted 9"];
+    let expected = ["web: hold 1 has 4", "web: hold 2 has 9"];
     assert_eq!(play.output(), expected);
     play.version("[namespace.\"*\"]\nallow_unconfigured = false\n");
     play.ops(&mut web, &[(3, hold("acme", 4))]);
     assert_eq!(
         play.output(),
-        ["web: 3 refused: the resource is not configured"]
+        ["web: hold 3 has 0, refused: the resource is not configured"]
     );
     assert_eq!(play.engine.copies().count(), 0);
 }
@@ -57,11 +57,11 @@ fn a_lost_verdict_on_uncounted_copies_is_repeated_on_request() {
     };
     play.beat(&mut web, question);
     let expected = [
-        "web: 2 not held",
-        "web: 3 not held",
-        "web: 1 counted, 0 too many",
+        "web: hold 2 has 4294967295",
+        "web: hold 3 has 4294967295",
+        "web: hold 1 has 4294967295",
     ];
-    assert_eq!(play.output(), expected, "who waits asks anew");
+    assert_eq!(play.output(), expected, "as many as are asked for");
     let places: Vec<_> = play.rulings.verdicts.iter().map(|due| due.place).collect();
     assert!(places.is_sorted_by(|a, b| a < b), "{places:?}");
     play.restart();
@@ -70,9 +70,9 @@ fn a_lost_verdict_on_uncounted_copies_is_repeated_on_request() {
     play.version("[namespace.\"*\"]\nallow_unconfigured = false\n");
     play.beat(&mut web, question);
     let refused = [
-        "web: 2 refused: the resource is not configured",
-        "web: 3 refused: the resource is not configured",
-        "web: 1 refused: the resource is not configured",
+        "web: hold 2 has 0, refused: the resource is not configured",
+        "web: hold 3 has 0, refused: the resource is not configured",
+        "web: hold 1 has 0, refused: the resource is not configured",
     ];
     assert_eq!(play.output(), refused);
     assert_eq!(play.engine.copies().count(), 0);
@@ -83,7 +83,7 @@ fn operations_for_another_partition_are_refused_with_that_cause() {
     let play = Play::of(SANDBOX);
     let mut web: Sending = agent("web", 1);
     let bytes = play.ops_bytes(&mut web, &[(1, hold("acme", 1))]);
-    let refused = "web: 1 refused: the resource belongs to another partition";
+    let refused = "web: hold 1 has 0, refused: the resource belongs to another partition";
     assert_eq!(said_elsewhere(play, &bytes), [refused]);
 }
 
@@ -97,7 +97,7 @@ fn a_question_about_another_partitions_resource_is_answered() {
         ..whole(&in_use)
     };
     let bytes = play.beat_bytes(&mut web, HeartbeatHead::default(), &[question]);
-    let refused = "web: 1 refused: the resource belongs to another partition";
+    let refused = "web: hold 1 has 0, refused: the resource belongs to another partition";
     assert_eq!(said_elsewhere(play, &bytes), [refused]);
 }
 

@@ -33,9 +33,9 @@ fn a_lost_excess_verdict_is_repeated_while_it_is_held() {
     assert_eq!(
         too_many,
         [
-            "web: 1 counted, 2 too many by group probation",
-            "web: 2 counted, 0 too many",
-            "web: 3 counted, 2 too many by all",
+            "web: hold 1 has 3, 2 too many by group probation",
+            "web: hold 2 has 1",
+            "web: hold 3 has 2, 2 too many by all",
         ]
     );
     let ask_for_verdicts = |play: &mut Play, web: &mut Sending, holds: &[(u64, u32)]| {
@@ -62,26 +62,26 @@ fn a_lost_excess_verdict_is_repeated_while_it_is_held() {
     assert_eq!(
         again,
         [
-            "web: 1 held 3, 2 too many by group probation",
-            "web: 2 held 1",
-            "web: 3 held 2, 2 too many by all",
+            "web: hold 1 has 3, 2 too many by group probation",
+            "web: hold 2 has 1",
+            "web: hold 3 has 2, 2 too many by all",
         ]
     );
     // The excess is released first.
     play.ops(&mut web, &[(1, release(1)), (3, release(1))]);
     play.restart();
     let again = ask_for_verdicts(&mut play, &mut web, &[(1, 2), (2, 1), (3, 1)]);
-    assert_eq!(again[0], "web: 1 held 2, 1 too many by group probation");
-    assert_eq!(again[2], "web: 3 held 1, 1 too many by all");
+    assert_eq!(again[0], "web: hold 1 has 2, 1 too many by group probation");
+    assert_eq!(again[2], "web: hold 3 has 1, 1 too many by all");
     play.ops(&mut web, &[(1, release(1))]);
     let again = ask_for_verdicts(&mut play, &mut web, &[(1, 1), (2, 1), (3, 1)]);
-    assert_eq!(again[0], "web: 1 held 1");
+    assert_eq!(again[0], "web: hold 1 has 1");
     // A new hold under the same number is ruled anew.
     play.ops(&mut job, &[(1, release(1))]);
     play.ops(&mut web, &[(3, hold("old", 1))]);
-    assert_eq!(play.output(), ["web: 3 counted, 0 too many"]);
+    assert_eq!(play.output(), ["web: hold 3 has 1"]);
     let again = ask_for_verdicts(&mut play, &mut web, &[(1, 1), (2, 1), (3, 1)]);
-    assert_eq!(again[2], "web: 3 held 1");
+    assert_eq!(again[2], "web: hold 3 has 1");
     play.restart();
 }
 
@@ -99,17 +99,17 @@ fn seized_copies_may_be_excess_when_their_agent_returns() {
     };
     let list = [seized];
     play.beat(&mut job, whole(&list));
-    assert_eq!(play.output().last().unwrap(), "job: 5 seized 2 of acme");
+    assert_eq!(play.output().last().unwrap(), "job: hold 5 has 2 of acme");
     (0..4).for_each(|_| assert_eq!(play.tick(), Fate::Applied));
     assert_eq!(play.total(), 0);
     // Another agent takes the copies that came back.
     play.ops(&mut web, &[(2, hold("acme", 2))]);
     let held = Holdings::default().with(5, 2);
     play.beat(&mut job, digest(held));
-    assert_eq!(play.output().last().unwrap(), "job: beat wanted");
+    assert_eq!(play.output().last().unwrap(), "job: list wanted");
     play.beat(&mut job, whole(&list));
     let output = play.output();
-    let too_many = "job: 5 counted, 1 too many by acme";
+    let too_many = "job: hold 5 has 2 of acme, 1 too many by acme";
     assert!(output.iter().any(|output| output == too_many), "{output:?}");
     play.restart();
     let asked = &[5];
@@ -120,6 +120,9 @@ fn seized_copies_may_be_excess_when_their_agent_returns() {
             ..digest(held)
         },
     );
-    assert_eq!(play.output(), ["job: 5 held 2, 1 too many by acme"]);
+    assert_eq!(
+        play.output(),
+        ["job: hold 5 has 2 of acme, 1 too many by acme"]
+    );
     play.restart();
 }

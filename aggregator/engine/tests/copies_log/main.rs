@@ -45,21 +45,21 @@ fn a_hold_is_confirmed_or_refused_and_a_release_lifts() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
     play.ops(&mut web, &[(1, hold("acme", 2))]);
-    assert_eq!(play.output(), ["web: 1 counted, 0 too many"]);
+    assert_eq!(play.output(), ["web: hold 1 has 2"]);
     play.ops(&mut web, &[(2, hold("acme", 2))]);
-    let full = ["denied acme at 3", "web: 2 counted, 1 too many by acme"];
+    let full = ["denied acme at 3", "web: hold 2 has 2, 1 too many by acme"];
     assert_eq!(play.output(), full);
     play.ops(&mut web, &[(3, hold("new", 3))]);
     let group = [
         "denied new at 3",
         "denied group probation at 2",
         "denied all at 5",
-        "web: 3 counted, 2 too many by all",
+        "web: hold 3 has 3, 2 too many by all",
     ];
     assert_eq!(play.output(), group);
     // Denied already: the statement is not repeated.
     play.ops(&mut web, &[(4, hold("acme", 1))]);
-    assert_eq!(play.output(), ["web: 4 counted, 1 too many by acme"]);
+    assert_eq!(play.output(), ["web: hold 4 has 1, 1 too many by acme"]);
     play.ops(
         &mut web,
         &[(3, release(3)), (1, release(2)), (2, release(1))],
@@ -92,9 +92,9 @@ fn a_strict_reserve_never_gets_more_than_there_is_room_for() {
     );
     let expected = [
         "denied acme at 3",
-        "web: 1 granted 2",
-        "web: 2 granted 1 by acme",
-        "web: 3 granted 0 by acme",
+        "web: hold 1 has 2",
+        "web: hold 2 has 1 by acme",
+        "web: hold 3 has 0 by acme",
     ];
     assert_eq!(play.output(), expected);
     // The deadline of 2 has passed: the agent cancels what it was granted, and a second cancel does
@@ -125,9 +125,9 @@ fn an_impossible_operation_is_refused_and_changes_nothing() {
         &[(1, release(3)), (2, release(1)), (1, transfer(3))],
     );
     let expected = [
-        "web: 1 refused: more copies than it has",
-        "web: 2 refused: unknown hold",
-        "web: 1 refused: more copies than it has",
+        "web: hold 1 has 2, refused: more copies than it has",
+        "web: hold 2 has 0, refused: unknown hold",
+        "web: hold 1 has 2, refused: more copies than it has",
     ];
     assert_eq!(play.output(), expected);
     assert_eq!(play.rulings.hold_counts[0].counts.refused_ops, 3);
@@ -136,8 +136,8 @@ fn an_impossible_operation_is_refused_and_changes_nothing() {
         &[(1, release(1)), (1, HoldAction::Seize { from: to })],
     );
     let expected = [
-        "job: 1 refused: unknown hold",
-        "job: 1 refused: unknown transfer",
+        "job: hold 1 has 0, refused: unknown hold",
+        "job: hold 1 has 0, refused: unknown transfer",
     ];
     assert_eq!(play.output(), expected);
     assert_eq!(play.total(), 2);
@@ -165,8 +165,8 @@ fn staged_copies_count_until_they_are_seized_or_expire() {
         ],
     );
     let expected = [
-        "job: 1 seized 1 of acme",
-        "job: 2 refused: unknown transfer",
+        "job: hold 1 has 1 of acme",
+        "job: hold 2 has 0, refused: unknown transfer",
     ];
     assert_eq!(play.output(), expected);
     play.tick();
@@ -198,7 +198,7 @@ fn a_silent_agent_is_gone_and_returns_with_its_holds() {
     play.ops(&mut job, &[(1, hold("acme", 2))]);
     let held = Holdings::default().with(1, 2).with(2, 1);
     play.beat(&mut web, digest(held));
-    assert_eq!(play.output(), ["web: beat wanted"]);
+    assert_eq!(play.output(), ["web: list wanted"]);
     assert_eq!(play.rulings.agents[0].change, AgentChange::Returned);
     let list = [
         listed(1, "acme", 2, play.now_ms - 2_000),
@@ -208,8 +208,8 @@ fn a_silent_agent_is_gone_and_returns_with_its_holds() {
     let expected = [
         "denied acme at 3",
         "denied all at 5",
-        "web: 1 counted, 1 too many by acme",
-        "web: 2 counted, 1 too many by acme",
+        "web: hold 1 has 2, 1 too many by acme",
+        "web: hold 2 has 1, 1 too many by acme",
     ];
     assert_eq!(play.output(), expected);
     assert_eq!(play.total(), 5);
@@ -224,7 +224,7 @@ fn an_agent_that_returns_is_asked_at_once_what_it_holds() {
     play.ops(&mut web, &[(1, hold("acme", 2))]);
     (0..4).for_each(|_| assert_eq!(play.tick(), Fate::Applied));
     play.ops(&mut web, &[(2, hold("acme", 1))]);
-    let expected = ["web: beat wanted", "web: 2 counted, 0 too many"];
+    let expected = ["web: list wanted", "web: hold 2 has 1"];
     assert_eq!(play.output(), expected);
     assert_eq!(play.total(), 1);
 }
@@ -259,10 +259,16 @@ fn a_successor_ends_its_old_epoch_at_once_and_for_good() {
     play.restart();
     let fate = play.ops(&mut old, &[(2, hold("acme", 1))]);
     assert_eq!(fate, Fate::EpochOver { entries: 1 });
-    assert_eq!(play.output(), ["web: 2 refused: the agent's epoch is over"]);
+    assert_eq!(
+        play.output(),
+        ["web: hold 2 has 0, refused: the agent's epoch is over"]
+    );
     let list = [listed(1, "acme", 3, play.now_ms)];
     play.beat(&mut old, whole(&list));
-    assert_eq!(play.output(), ["web: 1 refused: the agent's epoch is over"]);
+    assert_eq!(
+        play.output(),
+        ["web: hold 1 has 0, refused: the agent's epoch is over"]
+    );
     assert_eq!(play.total(), 0);
     // Another name cannot end it, and an epoch does not end itself by naming itself.
     let mut job = agent("job", 3);
@@ -379,10 +385,10 @@ fn a_heartbeat_gets_lost_verdicts_repeated() {
     };
     play.beat(&mut web, part);
     let expected = [
-        "web: 1 held 2",
-        "web: 2 seized 1 of acme",
-        "web: 8 not held",
-        "web: 3 held 1",
+        "web: hold 1 has 2",
+        "web: hold 2 has 1 of acme",
+        "web: hold 8 has 0",
+        "web: hold 3 has 1",
     ];
     assert_eq!(play.output(), expected);
     let part = Part {
@@ -409,8 +415,8 @@ fn a_heartbeat_claims_copies_whose_seize_was_lost() {
     let list = [seized(5, 3), seized(6, 4)];
     play.beat(&mut job, whole(&list));
     let expected = [
-        "job: 5 seized 2 of acme",
-        "job: 6 refused: unknown transfer",
+        "job: hold 5 has 2 of acme",
+        "job: hold 6 has 0, refused: unknown transfer",
     ];
     assert_eq!(play.output(), expected);
     assert_eq!(play.total(), 2);
@@ -431,13 +437,13 @@ fn a_hold_that_grew_too_old_ends_and_stays_so() {
     play.tick();
     assert_eq!(
         play.output(),
-        ["open acme", "web: 1 ended Age"].map(str::to_owned)
+        ["open acme", "web: hold 1 has 0, ended at its greatest age"].map(str::to_owned)
     );
     play.restart();
     play.beat(&mut web, whole(&list));
-    assert_eq!(play.output(), ["web: 1 ended Earlier"]);
+    assert_eq!(play.output(), ["web: hold 1 has 0, ended earlier"]);
     play.ops(&mut web, &[(1, hold("acme", 1))]);
-    assert_eq!(play.output(), ["web: 1 ended Earlier"]);
+    assert_eq!(play.output(), ["web: hold 1 has 0, ended earlier"]);
     assert_eq!(play.total(), 0);
 }
 
@@ -463,7 +469,7 @@ fn a_version_lifts_or_restates_denials_and_starts_none() {
     assert_eq!(play.output(), ["open globex"]);
     play.restart();
     play.ops(&mut web, &[(4, hold("globex", 1))]);
-    assert_eq!(play.output(), ["web: 4 counted, 1 too many by globex"]);
+    assert_eq!(play.output(), ["web: hold 4 has 1, 1 too many by globex"]);
     play.version("");
     assert_eq!((play.total(), play.engine.copies().count()), (0, 0));
 }

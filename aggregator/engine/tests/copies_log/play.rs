@@ -20,7 +20,6 @@ use tollgate_shared::wire::hits::Sender;
 use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
 use tollgate_shared::wire::statement::{Cause, Scope, StatementKind};
-use tollgate_shared::wire::verdict::VerdictSays;
 
 pub const RESOURCE: &str = "sandbox";
 
@@ -221,7 +220,10 @@ impl Play {
         });
         let verdicts = self.rulings.verdicts.iter();
         statements
-            .chain(verdicts.map(|due| format!("{}: {}", due.agent, verdict(&due.says))))
+            .chain(verdicts.map(|due| match &due.status {
+                Some(status) => format!("{}: {status}", due.agent),
+                None => format!("{}: list wanted", due.agent),
+            }))
             .collect()
     }
 
@@ -263,48 +265,6 @@ fn scope(scope: &Scope) -> String {
         Scope::Pair(domain) => domain.to_string(),
         Scope::Group(group) => format!("group {group}"),
         Scope::Resource => "all".to_owned(),
-    }
-}
-
-fn by(by: &Option<Scope>) -> String {
-    by.as_ref()
-        .map_or_else(String::new, |by| format!(" by {}", scope(by)))
-}
-
-fn verdict(says: &VerdictSays) -> String {
-    match says {
-        VerdictSays::Counted {
-            number,
-            excess,
-            by: of,
-        } => format!("{number} counted, {excess} too many{}", by(of)),
-        VerdictSays::Granted {
-            number,
-            copies,
-            by: of,
-        } => format!("{number} granted {copies}{}", by(of)),
-        VerdictSays::Seized {
-            number,
-            domain,
-            copies,
-            ..
-        } => format!("{number} seized {copies} of {domain}"),
-        VerdictSays::Held {
-            number,
-            copies,
-            excess: 0,
-            ..
-        } => format!("{number} held {copies}"),
-        VerdictSays::Held {
-            number,
-            copies,
-            excess,
-            by: of,
-        } => format!("{number} held {copies}, {excess} too many{}", by(of)),
-        VerdictSays::NotHeld { number } => format!("{number} not held"),
-        VerdictSays::Ended { number, by } => format!("{number} ended {by:?}"),
-        VerdictSays::Refused { number, why, .. } => format!("{number} refused: {why}"),
-        VerdictSays::BeatWanted => "beat wanted".to_owned(),
     }
 }
 

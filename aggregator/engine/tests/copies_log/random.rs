@@ -245,38 +245,35 @@ impl Fleet {
 
     /// Delivers verdicts to the processes; those drop what they cannot use.
     fn take_verdicts(&mut self) {
-        use tollgate_shared::wire::verdict::VerdictSays as Says;
+        use tollgate_shared::wire::holds::Op;
+        use tollgate_shared::wire::verdict::HoldReason;
         let now = self.play.now_ms;
         for due in &self.play.rulings.verdicts {
             let found = self.processes.iter_mut().find(|process| {
                 process.sending.name == &*due.agent && process.sending.epoch == due.epoch
             });
             let Some(process) = found else { continue };
-            match &due.says {
-                Says::Granted { number, copies, .. } | Says::Held { number, copies, .. } => {
-                    if let Some(domain) = process.awaits.remove(number)
-                        && 0 < *copies
+            let Some(status) = &due.status else { continue };
+            let number = status.number;
+            match status.reason {
+                Some(HoldReason::Refused(Some(Op::Release | Op::Transfer | Op::Cancel), _)) => {}
+                Some(_) => {
+                    process.uses.remove(&number);
+                    process.awaits.remove(&number);
+                }
+                None => {
+                    if let Some(domain) = process.awaits.remove(&number)
+                        && 0 < status.copies
                     {
-                        process
-                            .uses
-                            .insert(*number, (domain, *copies, now, true, None));
+                        let uses = (domain, status.copies, now, true, None);
+                        process.uses.insert(number, uses);
+                    }
+                    if let (Some(of), true) =
+                        (process.uses.get_mut(&number), status.seized.is_some())
+                    {
+                        of.1 = status.copies;
                     }
                 }
-                Says::NotHeld { number } => drop(process.awaits.remove(number)),
-                Says::Seized { number, copies, .. } => {
-                    if let Some(of) = process.uses.get_mut(number) {
-                        of.1 = *copies;
-                    }
-                }
-                Says::Ended { number, .. } => drop(process.uses.remove(number)),
-                Says::Refused { number, op, .. } => {
-                    use tollgate_shared::wire::holds::Op;
-                    if matches!(op, None | Some(Op::Seize | Op::Hold | Op::Reserve)) {
-                        process.uses.remove(number);
-                        process.awaits.remove(number);
-                    }
-                }
-                Says::Counted { .. } | Says::BeatWanted => {}
             }
         }
     }

@@ -60,7 +60,10 @@ fn staged_copies_released_by_id_cannot_be_seized() {
     assert_eq!(play.engine.holds_meant(&act), 0);
     let mut job = agent("job", 2);
     play.ops(&mut job, &[(1, HoldAction::Seize { from: ONE })]);
-    assert_eq!(play.output(), ["job: 1 refused: unknown transfer"]);
+    assert_eq!(
+        play.output(),
+        ["job: hold 1 has 0, refused: unknown transfer"]
+    );
     // The hold from which they came is unchanged.
     let mut web = agent("web", 1);
     web.sequence = 9;
@@ -89,7 +92,11 @@ fn clearing_a_domain_clears_its_staged_copies() {
     let act = all_of(Some("acme"), None);
     assert_eq!(play.engine.holds_meant(&act), 2);
     play.amend(act);
-    let expected = ["open acme", "open all", "web: 1 ended Operator"];
+    let expected = [
+        "open acme",
+        "open all",
+        "web: hold 1 has 0, ended by an operator",
+    ];
     assert_eq!(play.output(), expected);
     assert_eq!(released(&play), (1, 1));
     assert_eq!((play.copies_of("acme"), play.copies_of("globex")), (0, 2));

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use super::holds::{HoldRefusal, KeptBy, Process};
-use super::limits::CopyScope;
 use super::lists::ListedHold;
 
 /// The sender of a record. The caller drops duplicates, and records older than the window of duplicates,
@@ -211,45 +210,56 @@ pub struct DueVerdict {
     pub resource: String,
     /// The index of the operation in its record; 0 if no operation caused the verdict.
     pub entry: u32,
-    /// The hold's number; 0 where the verdict asks for a list.
-    pub number: u64,
-    /// The verdict.
-    pub says: HoldSays,
+    /// How the hold stands. `None`: the process shall list all its holds.
+    pub status: Option<ModelStatus>,
 }
 
-/// The verdicts about a hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HoldSays {
-    /// A reserve was granted this many copies.
-    Granted(KeptBy),
-    /// The hold counts; this many of its copies are above a limit.
-    Counted(KeptBy),
-    /// The hold counts, and its copies come from a transfer.
-    Seized {
-        /// The domain on whose behalf they are held.
-        domain: String,
-        /// The number of copies.
-        copies: u64,
-        /// When they were taken, in microseconds.
-        start_us: u64,
-    },
-    /// The hold counts.
-    Held {
-        /// The number of copies.
-        copies: u64,
-        /// How many of them are above a limit.
-        excess: u64,
-        /// The scope of that limit.
-        by: Option<CopyScope>,
-    },
-    /// The hold does not count.
-    NotHeld,
-    /// The hold was ended.
-    Ended(EndReason),
-    /// The operation was refused.
-    Refused(HoldRefusal),
-    /// The process shall list all its holds.
-    ListWanted,
+/// How a hold stands after a record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelStatus {
+    /// Its number.
+    pub number: u64,
+    /// Its copies that count.
+    pub copies: u64,
+    /// How many of them are above a limit, and the scope of the limit that had no room.
+    pub excess: KeptBy,
+    /// Why it is over.
+    pub ended: Option<EndReason>,
+    /// Why the operation, or the hold in a list, was refused.
+    pub refused: Option<HoldRefusal>,
+    /// The domain of copies that come from a transfer, and when they were taken, in microseconds.
+    pub seized: Option<(String, u64)>,
+}
+
+impl ModelStatus {
+    /// A hold of which this many copies count.
+    pub fn of(number: u64, copies: u64) -> Self {
+        Self {
+            number,
+            copies,
+            ..Self::default()
+        }
+    }
+
+    /// A hold that was ended.
+    pub fn ended(number: u64, reason: EndReason) -> Self {
+        Self {
+            ended: Some(reason),
+            ..Self::of(number, 0)
+        }
+    }
+
+    /// The same hold, where this was refused.
+    #[must_use]
+    pub fn refused(self, why: HoldRefusal) -> Self {
+        if why == HoldRefusal::HoldEnded {
+            return Self::ended(self.number, EndReason::Earlier);
+        }
+        Self {
+            refused: Some(why),
+            ..self
+        }
+    }
 }
 
 /// The cause that ended a hold.

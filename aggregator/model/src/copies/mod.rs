@@ -26,7 +26,7 @@ mod standing;
 pub use holds::{HoldRefusal, HoldsModel, KeptBy, ModelHold, Process, StagedCopies};
 pub use input::{
     AgentFate, BeatRecord, CopiesAct, CopiesOutcome, DigestCheck, DueVerdict, EndReason, HoldAct,
-    HoldSays, HoldsRecord, ModelOp, ModelPart, PartHolds, RecordTurn, SentBy,
+    HoldsRecord, ModelOp, ModelPart, ModelStatus, PartHolds, RecordTurn, SentBy,
 };
 pub use limits::{CopiesVersion, CopyScope, HoldLimits, LimitedCopies};
 pub use lists::{ListVerdict, ListedHold};

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use super::holds::{HoldsModel, Process};
 use super::input::{
-    AgentFate, CopiesAct, CopiesOutcome, DueVerdict, EndReason, HoldSays, RecordTurn, SentBy,
+    AgentFate, CopiesAct, CopiesOutcome, DueVerdict, EndReason, ModelStatus, RecordTurn, SentBy,
 };
 use super::limits::{CopiesVersion, CopyScope};
 use super::standing::{CopyBans, CopyStanding};
@@ -71,25 +71,22 @@ impl CopiesOutcome {
     pub(super) fn state_verdict(
         &mut self,
         (process, resource): (&Process, &str),
-        number: u64,
-        says: HoldSays,
+        status: Option<ModelStatus>,
     ) {
-        self.state_verdict_at(0, (process, resource), number, says);
+        self.state_verdict_at(0, (process, resource), status);
     }
 
     pub(super) fn state_verdict_at(
         &mut self,
         entry: u32,
         (process, resource): (&Process, &str),
-        number: u64,
-        says: HoldSays,
+        status: Option<ModelStatus>,
     ) {
         self.verdicts.push(DueVerdict {
             process: process.clone(),
             resource: resource.to_owned(),
             entry,
-            number,
-            says,
+            status,
         });
     }
 }
@@ -226,8 +223,8 @@ impl CopiesModel {
         meant.sort();
         for (_, process, number) in meant {
             if held.holds.end_hold((&process, number)).is_ok() {
-                let says = HoldSays::Ended(EndReason::Operator);
-                outcome.state_verdict((&process, resource), number, says);
+                let ended = ModelStatus::ended(number, EndReason::Operator);
+                outcome.state_verdict((&process, resource), Some(ended));
             }
         }
         held.holds.staged.retain(|staged| match act {
@@ -272,7 +269,8 @@ impl CopiesModel {
             outcome.transfers_over.0 += over;
             outcome.transfers_over.1 += aged;
             for (process, number, _) in held.holds.tick(now_us) {
-                outcome.state_verdict((&process, name), number, HoldSays::Ended(EndReason::Age));
+                let ended = ModelStatus::ended(number, EndReason::Age);
+                outcome.state_verdict((&process, name), Some(ended));
             }
         }
         self.settle();

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 
 use super::holds::{HoldRefusal, HoldsModel, KeptBy, Process};
 use super::input::{
-    BeatRecord, CopiesOutcome, EndReason, HoldAct, HoldSays, HoldsRecord, ModelOp, ModelPart,
-    PartHolds, RecordTurn, SentBy,
+    BeatRecord, CopiesOutcome, HoldAct, HoldsRecord, ModelOp, ModelPart, ModelStatus, PartHolds,
+    RecordTurn, SentBy,
 };
 use super::limits::CopyScope;
 use super::lists::{ListVerdict, ListedHold};
@@ -35,8 +35,8 @@ impl CopiesModel {
             RecordTurn::Overtaken => return outcome,
             RecordTurn::EpochOver => {
                 for (op, entry) in ops {
-                    let says = HoldSays::Refused(HoldRefusal::EpochOver);
-                    outcome.state_verdict_at(entry, (&process, op.resource), op.number, says);
+                    let over = ModelStatus::of(op.number, 0).refused(HoldRefusal::EpochOver);
+                    outcome.state_verdict_at(entry, (&process, op.resource), Some(over));
                 }
                 return outcome;
             }
@@ -46,7 +46,7 @@ impl CopiesModel {
             for (name, held) in &self.resources {
                 let mut holds = held.holds.holds.iter();
                 if holds.any(|hold| hold.lost && hold.process == process) {
-                    outcome.state_verdict((&process, name), 0, HoldSays::ListWanted);
+                    outcome.state_verdict((&process, name), None);
                 }
             }
         }
@@ -56,10 +56,10 @@ impl CopiesModel {
             if let (Some(domain), true) = (domain_of(op), is_banned) {
                 banned.push((op.resource, domain));
             }
-            let says = self.operate(&process, &record.sender, op, is_banned);
+            let status = self.operate(&process, &record.sender, op, is_banned);
             self.settle();
-            if let Some(says) = says {
-                outcome.state_verdict_at(entry, (&process, op.resource), op.number, says);
+            if status.is_some() {
+                outcome.state_verdict_at(entry, (&process, op.resource), status);
             }
         }
         outcome.banned = banned.len() as u64;
@@ -80,27 +80,31 @@ impl CopiesModel {
         self.limits.heeds(op.resource) && domain_of(op).is_some_and(is_banned)
     }
 
-    /// Performs an operation. Returns the verdict, if there is one to send.
+    /// Performs an operation. Returns how its hold stands, if the process is to know.
     fn operate(
         &mut self,
         process: &Process,
         sender: &SentBy<'_>,
         op: &ModelOp<'_>,
         is_banned: bool,
-    ) -> Option<HoldSays> {
+    ) -> Option<ModelStatus> {
         let is_heeded = self.limits.heeds(op.resource);
         let refuses_others = self.limits.refuses_others;
         let Some(held) = self.open(op.resource) else {
-            return uncounted(&op.act, refuses_others);
+            return uncounted(op, refuses_others);
         };
         let holds = &mut held.holds;
         let (name, at_us) = ((process, op.number), sender.instant_us(op.at_us));
         let by_ban = |domain: &str| Some(CopyScope::Domain(domain.to_owned()));
+        let stands = |copies, excess| ModelStatus {
+            excess,
+            ..ModelStatus::of(op.number, copies)
+        };
         let done = match op.act {
             HoldAct::Reserve { domain, .. }
                 if is_banned && holds.at(process, op.number).is_none() =>
             {
-                Ok(Some(HoldSays::Granted((0, by_ban(domain)))))
+                Ok(Some(stands(0, (0, by_ban(domain)))))
             }
             HoldAct::Reserve {
                 domain,
@@ -108,14 +112,14 @@ impl CopiesModel {
                 min,
             } if is_heeded => {
                 let granted = holds.reserve(name, domain, (min, copies), at_us);
-                granted.map(|granted| Some(HoldSays::Granted(granted)))
+                granted.map(|(granted, by)| Some(stands(granted, (0, by))))
             }
             HoldAct::Reserve { domain, copies, .. } => {
                 // The limits are not enforced: no operation is refused, and no copies are in excess.
                 let held = holds.hold(name, domain, copies, at_us);
                 held.map(|_| {
                     set_excess(holds, name, (0, None));
-                    Some(HoldSays::Granted((copies, None)))
+                    Some(stands(copies, (0, None)))
                 })
             }
             HoldAct::Hold { domain, copies } => {
@@ -124,7 +128,7 @@ impl CopiesModel {
                     let all = (copies, by_ban(domain));
                     let excess = if is_banned { all } else { excess };
                     set_excess(holds, name, excess.clone());
-                    Some(HoldSays::Counted(excess))
+                    Some(stands(copies, excess))
                 })
             }
             HoldAct::Release { copies } => holds.release(name, copies).map(|()| None),
@@ -143,12 +147,7 @@ impl CopiesModel {
                 Ok(None)
             }
         };
-        done.unwrap_or_else(|why| {
-            Some(match why {
-                HoldRefusal::HoldEnded => HoldSays::Ended(EndReason::Earlier),
-                why => HoldSays::Refused(why),
-            })
-        })
+        done.unwrap_or_else(|why| Some(how_it_stands(holds, name).refused(why)))
     }
 
     /// Applies a heartbeat.
@@ -206,7 +205,7 @@ impl CopiesModel {
             PartHolds::Digest(is_right) => {
                 match is_right(&holds.held_without(process, &part.awaiting)) {
                     true => drop(holds.equal_digest(process)),
-                    false => outcome.state_verdict(of, 0, HoldSays::ListWanted),
+                    false => outcome.state_verdict(of, None),
                 }
             }
             PartHolds::List { from, upto, listed } => {
@@ -219,25 +218,23 @@ impl CopiesModel {
                 let (numbers, at_us) = ((*from, *upto), sender.end_us());
                 let verdicts = holds.full_list(process, &listed, &part.awaiting, numbers, at_us);
                 for (number, verdict) in verdicts.into_iter().flatten() {
-                    let is_seized =
-                        |entry: &ListedHold<'_>| entry.number == number && entry.seized.is_some();
-                    let says = match verdict {
-                        ListVerdict::Counted((0, _)) if listed.iter().any(is_seized) => {
-                            how_it_stands(holds, (process, number))
-                        }
-                        ListVerdict::Counted(excess) => HoldSays::Counted(excess),
-                        ListVerdict::Ended => HoldSays::Ended(EndReason::Earlier),
-                        ListVerdict::UnknownTransfer => {
-                            HoldSays::Refused(HoldRefusal::UnknownTransfer)
-                        }
-                        ListVerdict::AtCapacity => HoldSays::Refused(HoldRefusal::AtCapacity),
+                    let counted = how_it_stands(holds, (process, number));
+                    let refusal = match verdict {
+                        ListVerdict::Counted(_) => None,
+                        ListVerdict::Ended => Some(HoldRefusal::HoldEnded),
+                        ListVerdict::UnknownTransfer => Some(HoldRefusal::UnknownTransfer),
+                        ListVerdict::AtCapacity => Some(HoldRefusal::AtCapacity),
                     };
-                    outcome.state_verdict(of, number, says);
+                    let status = match refusal {
+                        Some(why) => counted.refused(why),
+                        None => counted,
+                    };
+                    outcome.state_verdict(of, Some(status));
                 }
             }
         }
         for number in part.awaiting.iter().chain(&part.asked) {
-            outcome.state_verdict(of, *number, how_it_stands(holds, (process, *number)));
+            outcome.state_verdict(of, Some(how_it_stands(holds, (process, *number))));
         }
     }
 
@@ -250,16 +247,13 @@ impl CopiesModel {
     ) {
         let limited = &self.limits.resources;
         for part in parts.iter().filter(|of| !limited.contains_key(of.resource)) {
-            let says = |let_through: HoldSays| match self.limits.refuses_others {
-                true => HoldSays::Refused(HoldRefusal::Unconfigured),
-                false => let_through,
-            };
-            let of = (process, part.resource);
-            for number in &part.awaiting {
-                outcome.state_verdict(of, *number, says(HoldSays::NotHeld));
-            }
-            for number in &part.asked {
-                outcome.state_verdict(of, *number, says(HoldSays::Counted((0, None))));
+            for number in part.awaiting.iter().chain(&part.asked) {
+                let status = match self.limits.refuses_others {
+                    true => ModelStatus::of(*number, 0).refused(HoldRefusal::Unconfigured),
+                    // As many as the process wants.
+                    false => ModelStatus::of(*number, u64::from(u32::MAX)),
+                };
+                outcome.state_verdict((process, part.resource), Some(status));
             }
         }
     }
@@ -279,32 +273,30 @@ fn set_excess(holds: &mut HoldsModel, (process, number): (&Process, u64), excess
     }
 }
 
-/// The verdict on a hold that a process asks about.
-fn how_it_stands(holds: &HoldsModel, (process, number): (&Process, u64)) -> HoldSays {
+/// How a process's hold stands.
+fn how_it_stands(holds: &HoldsModel, (process, number): (&Process, u64)) -> ModelStatus {
     let Some(at) = holds.live_at(process, number) else {
-        return HoldSays::NotHeld;
+        return ModelStatus::of(number, 0);
     };
     let hold = &holds.holds[at];
-    let (copies, (excess, by)) = (hold.copies, hold.excess.clone());
-    match hold.seized && excess == 0 {
-        true => HoldSays::Seized {
-            domain: hold.domain.clone(),
-            copies,
-            start_us: hold.start_us,
-        },
-        false => HoldSays::Held { copies, excess, by },
+    ModelStatus {
+        excess: hold.excess.clone(),
+        seized: (hold.seized).then(|| (hold.domain.clone(), hold.start_us)),
+        ..ModelStatus::of(number, hold.copies)
     }
 }
 
-/// The verdict on an operation on a resource without limits on copies: the operation is accepted and nothing
-/// is stored, or it is refused.
-fn uncounted(act: &HoldAct<'_>, is_refused: bool) -> Option<HoldSays> {
-    match act {
+/// The answer to an operation on a resource without limits on copies: the operation is accepted and nothing is stored,
+/// or it is refused.
+fn uncounted(op: &ModelOp<'_>, is_refused: bool) -> Option<ModelStatus> {
+    let refused = |why| Some(ModelStatus::of(op.number, 0).refused(why));
+    match op.act {
         HoldAct::Cancel => None,
-        _ if is_refused => Some(HoldSays::Refused(HoldRefusal::Unconfigured)),
-        HoldAct::Reserve { copies, .. } => Some(HoldSays::Granted((*copies, None))),
-        HoldAct::Hold { .. } => Some(HoldSays::Counted((0, None))),
-        HoldAct::Seize { .. } => Some(HoldSays::Refused(HoldRefusal::UnknownTransfer)),
+        _ if is_refused => refused(HoldRefusal::Unconfigured),
+        HoldAct::Reserve { copies, .. } | HoldAct::Hold { copies, .. } => {
+            Some(ModelStatus::of(op.number, copies))
+        }
+        HoldAct::Seize { .. } => refused(HoldRefusal::UnknownTransfer),
         HoldAct::Release { .. } | HoldAct::Transfer { .. } => None,
     }
 }
@@ -319,12 +311,13 @@ fn refuse_ended_epoch(process: &Process, parts: &[ModelPart<'_>], outcome: &mut 
         }
         numbers.extend(part.awaiting.iter().chain(&part.asked));
         for number in numbers {
-            outcome.state_verdict(of, number, HoldSays::Refused(HoldRefusal::EpochOver));
+            let over = ModelStatus::of(number, 0).refused(HoldRefusal::EpochOver);
+            outcome.state_verdict(of, Some(over));
         }
         if let PartHolds::Digest(is_right) = &part.holds
             && !is_right(&BTreeMap::new())
         {
-            outcome.state_verdict(of, 0, HoldSays::ListWanted);
+            outcome.state_verdict(of, None);
         }
     }
 }

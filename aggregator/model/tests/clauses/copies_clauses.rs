@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_model::copies::{
     AgentFate, BeatRecord, CopiesAct, CopiesModel, CopiesVersion, CopyScope, CopyStanding,
-    EndReason, HoldAct, HoldLimits, HoldRefusal, HoldSays, HoldsRecord, LimitedCopies, ListedHold,
-    ModelOp, ModelPart, PartHolds, RecordTurn, SentBy,
+    EndReason, HoldAct, HoldLimits, HoldRefusal, HoldsRecord, KeptBy, LimitedCopies, ListedHold,
+    ModelOp, ModelPart, ModelStatus, PartHolds, RecordTurn, SentBy,
 };
 
 const SLOT: &str = "gpu.slot";
@@ -63,6 +63,13 @@ fn own(domain: &str) -> Option<CopyScope> {
     Some(CopyScope::Domain(domain.to_owned()))
 }
 
+fn counted(number: u64, copies: u64, excess: KeptBy) -> Option<ModelStatus> {
+    Some(ModelStatus {
+        excess,
+        ..ModelStatus::of(number, copies)
+    })
+}
+
 fn few() -> Option<CopyScope> {
     Some(CopyScope::Group("few".to_owned()))
 }
@@ -80,7 +87,12 @@ impl Log {
     }
 
     /// The verdicts on an operation of an epoch, whether in turn or not.
-    fn op_of(&mut self, epoch: u128, number: u64, act: HoldAct<'_>) -> (RecordTurn, Vec<HoldSays>) {
+    fn op_of(
+        &mut self,
+        epoch: u128,
+        number: u64,
+        act: HoldAct<'_>,
+    ) -> (RecordTurn, Vec<Option<ModelStatus>>) {
         let sender = self.sender(epoch);
         let done = self.model.holds(&HoldsRecord {
             sender,
@@ -91,21 +103,19 @@ impl Log {
                 act,
             }],
         });
-        let says = done.verdicts.into_iter().map(|due| due.says);
+        let says = done.verdicts.into_iter().map(|due| due.status);
         (done.turn, says.collect())
     }
 
-    fn op(&mut self, number: u64, act: HoldAct<'_>) -> Option<HoldSays> {
+    fn op(&mut self, number: u64, act: HoldAct<'_>) -> Option<ModelStatus> {
         let (turn, says) = self.op_of(7, number, act);
         assert_eq!((turn, says.len() < 2), (RecordTurn::Applied, true));
-        says.into_iter().next()
+        says.into_iter().next().flatten()
     }
 
     fn refused(&mut self, number: u64, act: HoldAct<'_>) -> HoldRefusal {
-        match self.op(number, act) {
-            Some(HoldSays::Refused(why)) => why,
-            other => panic!("{other:?}"),
-        }
+        let status = self.op(number, act).expect("a verdict");
+        status.refused.expect("refused")
     }
 
     fn beat(&mut self, epoch: u128, change: impl FnOnce(&mut BeatRecord<'_>)) -> RecordTurn {
@@ -144,17 +154,17 @@ impl Log {
 #[test]
 fn copies_are_granted_where_every_limit_has_room() {
     let mut log = log();
-    let granted = |copies, by| Some(HoldSays::Granted((copies, by)));
-    assert_eq!(log.op(1, reserve("acme", 4, 1)), granted(3, few()));
-    assert_eq!(log.op(2, reserve("acme", 1, 1)), granted(0, few()));
-    let too_many = Some(HoldSays::Counted((2, own("globex"))));
+    let granted = |number, copies, by| counted(number, copies, (0, by));
+    assert_eq!(log.op(1, reserve("acme", 4, 1)), granted(1, 3, few()));
+    assert_eq!(log.op(2, reserve("acme", 1, 1)), granted(2, 0, few()));
+    let too_many = counted(3, 6, (2, own("globex")));
     assert_eq!(log.op(3, hold("globex", 6)), too_many);
     let by_all = Some(CopyScope::Resource);
-    assert_eq!(log.op(4, reserve("initech", 1, 1)), granted(0, by_all));
+    assert_eq!(log.op(4, reserve("initech", 1, 1)), granted(4, 0, by_all));
     let mut ignored = limits(4);
     ignored.resources.get_mut(SLOT).expect("limited").is_heeded = false;
     log.model.new_limits(2, ignored, 0);
-    assert_eq!(log.op(4, reserve("initech", 1, 1)), granted(1, None));
+    assert_eq!(log.op(4, reserve("initech", 1, 1)), granted(4, 1, None));
     assert_eq!(
         log.denied(),
         [],
@@ -179,10 +189,9 @@ fn copies_are_released_staged_and_seized_once() {
     assert_eq!(log.held(), 3, "what is staged counts");
     let seize = HoldAct::Seize { from: 5 };
     assert_eq!(log.refused(1, seize), HoldRefusal::HoldExists);
-    let seized = HoldSays::Seized {
-        domain: "acme".to_owned(),
-        copies: 2,
-        start_us: 0,
+    let seized = ModelStatus {
+        seized: Some(("acme".to_owned(), 0)),
+        ..ModelStatus::of(9, 2)
     };
     assert_eq!(log.op(9, seize), Some(seized));
     assert_eq!(log.refused(10, seize), HoldRefusal::UnknownTransfer);
@@ -217,8 +226,8 @@ fn an_epoch_ends_by_its_last_heartbeat_or_its_successor() {
     );
     assert_eq!(log.held(), 0);
     let over = || {
-        let refused = HoldSays::Refused(HoldRefusal::EpochOver);
-        (RecordTurn::EpochOver, vec![refused])
+        let refused = ModelStatus::of(1, 0).refused(HoldRefusal::EpochOver);
+        (RecordTurn::EpochOver, vec![Some(refused)])
     };
     assert_eq!(log.op_of(1, 1, hold("acme", 2)), over());
     assert_eq!(log.beat(2, |beat| beat.last = true), RecordTurn::Applied);
@@ -240,8 +249,8 @@ fn an_agent_silent_for_its_timeout_in_ticks_is_gone() {
     assert_eq!(log.held(), 0);
     let release = HoldAct::Release { copies: 1 };
     let (_, says) = log.op_of(7, 1, release);
-    let lost = HoldSays::Refused(HoldRefusal::UnknownHold);
-    assert_eq!(says, [HoldSays::ListWanted, lost]);
+    let lost = ModelStatus::of(1, 0).refused(HoldRefusal::UnknownHold);
+    assert_eq!(says, [None, Some(lost)]);
     let entry = |number| ListedHold {
         number,
         domain: "acme",
@@ -277,10 +286,10 @@ fn a_hold_that_an_operator_ended_stays_ended() {
         agent: None,
     };
     let done = log.model.act(2, Some(&ends), 0);
-    let verdicts = done.verdicts.iter().map(|due| (due.number, &due.says));
-    let ended = HoldSays::Ended(EndReason::Operator);
-    assert_eq!(verdicts.collect::<Vec<_>>(), [(1, &ended)]);
-    let ended = Some(HoldSays::Ended(EndReason::Earlier));
+    let verdicts = done.verdicts.into_iter().map(|due| due.status);
+    let ended = Some(ModelStatus::ended(1, EndReason::Operator));
+    assert_eq!(verdicts.collect::<Vec<_>>(), [ended]);
+    let ended = Some(ModelStatus::ended(1, EndReason::Earlier));
     assert_eq!(log.op(1, hold("acme", 2)), ended);
     assert_eq!(log.held(), 0);
 }
@@ -302,9 +311,9 @@ fn the_longer_of_two_bans_holds_and_grants_no_copies() {
     log.model.act(2, Some(&ban(Some(SLOT), Some(8 * S))), S);
     log.model.act(3, Some(&ban(None, Some(12 * S))), S);
     assert_eq!(log.denied(), banned(12 * S));
-    let none = Some(HoldSays::Granted((0, own("acme"))));
+    let none = counted(1, 0, (0, own("acme")));
     assert_eq!(log.op(1, reserve("acme", 1, 1)), none);
-    let all = Some(HoldSays::Counted((2, own("acme"))));
+    let all = counted(1, 2, (2, own("acme")));
     assert_eq!(log.op(1, hold("acme", 2)), all);
     log.model.act(4, Some(&ban(None, None)), S);
     assert_eq!(log.denied(), banned(8 * S));

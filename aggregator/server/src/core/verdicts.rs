@@ -21,10 +21,10 @@ use tollgate_shared::wire::{MESSAGE_BYTES_MAX, Writer};
 
 use super::event::Effect;
 
-/// Verdicts in one frame. With names of the greatest length a verdict takes 600 bytes.
-const VERDICTS_MAX: usize = 1_500;
+/// Verdicts in one frame. With names of the greatest length a verdict takes 870 bytes.
+const VERDICTS_MAX: usize = 1_100;
 
-const _: () = assert!(VERDICTS_MAX * 600 + 1_000 <= MESSAGE_BYTES_MAX);
+const _: () = assert!(VERDICTS_MAX * 870 + 1_000 <= MESSAGE_BYTES_MAX);
 
 /// The verdicts that were ruled and not published yet.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Verdicts {
             place: due.place,
             epoch: due.epoch,
             resource: (*due.resource).into(),
-            says: due.says,
+            status: due.status,
         };
         self.pending.entry(due.agent).or_default().push(verdict);
     }
@@ -84,7 +84,8 @@ impl Verdicts {
 mod tests {
     use super::*;
     use tollgate_shared::log_position::LogPosition;
-    use tollgate_shared::wire::verdict::VerdictSays;
+    use tollgate_shared::wire::statement::Scope;
+    use tollgate_shared::wire::verdict::{HoldStatus, SeizedCopies};
 
     #[test]
     fn frames_are_distinct_and_bounded() {
@@ -98,12 +99,17 @@ mod tests {
                     epoch: u128::MAX,
                     resource: name.as_str().into(),
                     place: LogPosition::default(),
-                    says: VerdictSays::Seized {
+                    status: Some(HoldStatus {
                         number,
-                        domain: name.as_str().into(),
                         copies: u32::MAX,
-                        start: tollgate_shared::time::Timestamp::MAX,
-                    },
+                        excess: u32::MAX,
+                        scope: Some(Scope::Group(name.as_str().into())),
+                        reason: None,
+                        seized: Some(SeizedCopies {
+                            domain: name.as_str().into(),
+                            start: tollgate_shared::time::Timestamp::MAX,
+                        }),
+                    }),
                 },
             );
         }
@@ -119,7 +125,7 @@ mod tests {
             let frame = VerdictFrame::decode(frame).expect("a frame");
             assert_eq!(frame.sequence, sequence);
             for verdict in frame.verdicts {
-                assert_eq!(verdict.says.number(), numbers.next());
+                assert_eq!(verdict.status.map(|of| of.number), numbers.next());
             }
         }
         assert_eq!(numbers.next(), None);

@@ -11,7 +11,7 @@ use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 use tollgate_shared::wire::link::FromAggregator;
 use tollgate_shared::wire::public::Kind;
 use tollgate_shared::wire::statement::{Cause, Scope, StatementKind};
-use tollgate_shared::wire::verdict::VerdictSays;
+use tollgate_shared::wire::verdict::HoldStatus;
 
 use super::world::{PARTITIONS, World};
 
@@ -93,23 +93,31 @@ fn verdicts_go_to_their_agents_and_full_scopes_to_all() {
         "sandbox",
         &[(1, hold("new", 1)), (2, hold("acme", 1))],
     );
-    let verdicts: Vec<(&str, u128, &VerdictSays)> = world
+    let verdicts: Vec<(&str, u128, Option<HoldStatus>)> = world
         .verdicts
         .iter()
         .flat_map(|frame| {
             frame
                 .verdicts
                 .iter()
-                .map(|v| (&*frame.agent, v.epoch, &v.says))
+                .map(|v| (&*frame.agent, v.epoch, v.status.clone()))
         })
         .collect();
-    let counted = |number, excess, by| VerdictSays::Counted { number, excess, by };
+    let counted = |number, copies, excess| {
+        Some(HoldStatus {
+            number,
+            copies,
+            excess,
+            scope: (0 < excess).then(|| Scope::Pair("acme".into())),
+            ..HoldStatus::default()
+        })
+    };
     assert_eq!(
         verdicts,
         [
-            ("web", 1, &counted(1, 0, None)),
-            ("job", 1, &counted(1, 0, None)),
-            ("job", 1, &counted(2, 1, Some(Scope::Pair("acme".into())))),
+            ("web", 1, counted(1, 2, 0)),
+            ("job", 1, counted(1, 1, 0)),
+            ("job", 1, counted(2, 1, 1)),
         ]
     );
     ops(
