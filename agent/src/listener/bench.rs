@@ -183,7 +183,7 @@ impl ListenerBench {
             sequence,
             sent,
             resource: resource.into(),
-            watermarks: watermarks,
+            watermarks,
             statements: notices.to_vec(),
         }
     }
