@@ -22,7 +22,7 @@ use crate::clock::WallClock;
 const IDLE_TURN: Duration = Duration::from_secs(1);
 
 /// Events of a turn are sent together, unless they deliver more than this. Each one that is sent alone may find the
-/// owner waiting, and wakes it: with 16 partitions that took more time than the rest of a turn.
+/// owner waiting, and wakes it: with 16 partitions 16 times for each tick.
 const TOGETHER_BYTES: usize = 64 * 1024;
 
 enum Message {

@@ -24,7 +24,8 @@ const EVENTS_MAX: usize = 64;
 const SHARE_BYTES: usize = 128 * 1024;
 
 /// How many such shares there are at once for each thread, if so many partitions have events. Threads take one after
-/// the other, so that none waits long for another; and the more there are, the longer do all other events wait.
+/// the other, so that none waits long for another; and the more there are, the longer do all other events wait: while
+/// an aggregator catches up, eight shares for two threads are about 25 ms.
 const SHARES_A_THREAD: usize = 4;
 
 /// With less it does not pay to wake another thread, which takes about 50 us.
