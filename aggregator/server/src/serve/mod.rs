@@ -20,10 +20,10 @@ mod run;
 mod saver;
 mod secure;
 mod signals;
+mod start;
 mod watch;
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ServeError;
@@ -94,26 +94,32 @@ impl Listeners {
 ///
 /// If an address is taken, the log cannot be opened, or there are no limits to rule by.
 pub fn run(config: &Config, with_stdin: bool) -> Result<(), ServeError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        // For connections of agents and HTTP. The main thread rules, and the feed has its own thread.
+    let failed = |source| ServeError::Io {
+        name: "runtime".to_owned(),
+        source,
+    };
+    let connections = tokio::runtime::Builder::new_multi_thread()
+        // For connections of agents and HTTP, and signals. The feed has its own thread.
         .worker_threads(3)
         .thread_name("tollgate-io")
         .enable_all()
         .build()
-        .map_err(|source| ServeError::Io {
-            name: "runtime".to_owned(),
-            source,
-        })?;
+        .map_err(failed)?;
+    let ruling = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(failed)?;
     let secured = secure::Secured::open(config)?;
     let (listeners, bound) = Listeners::bind(config)?;
-    let result = runtime.block_on(run::run(
-        Arc::new(config.clone()),
-        (listeners, secured),
-        bound,
-        with_stdin,
-    ));
+    let started = {
+        let _inside = connections.enter();
+        start::start(config, (listeners, secured), bound, with_stdin)
+    };
+    let result =
+        started.and_then(|(shell, inboxes)| ruling.block_on(run::run(shell, inboxes, config)));
     // Tasks that still wait for peers must not delay the end.
-    runtime.shutdown_background();
+    connections.shutdown_background();
+    ruling.shutdown_background();
     crate::http::end_background(BACKGROUND_PATIENCE);
     result
 }
