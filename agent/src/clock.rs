@@ -6,13 +6,13 @@
 //!
 //! ```text
 //! calls                        the flusher updates both numbers
-//! 100 ms without a call        the flusher falls asleep, and so does the cached wall clock
+//! 20 ms without a call         the flusher falls asleep, and so does the cached wall clock
 //! a call                       finds it asleep: reads the real clock, sets both numbers, wakes the flusher
 //! ```
 //!
 //! So an idle agent updates no clock. Calls pay nothing for that, because they read the cached number anyway, and a
 //! special value of it means "asleep". A call that takes its stamp from the clock also records something, so the
-//! flusher is needed then. While the wall clock sleeps, the cached monotonic clock is updated every 100 ms; what ends
+//! flusher is needed then. While the wall clock sleeps, the cached monotonic clock is updated every 250 ms; what ends
 //! by it ends that much later for the first call.
 //!
 //! Knows nothing of denials. What stays true: neither cached number is ever ahead of its clock.

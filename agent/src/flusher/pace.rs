@@ -8,7 +8,7 @@
 //! very many calls                   every millisecond, while buffers have room: all calls of one pair in between
 //!                                   become one entry of the log
 //! no calls                          at growing pauses up to three milliseconds
-//! no calls for 20 ms                asleep, with a look every 100 ms; the first call wakes it
+//! no calls for 20 ms                asleep, with a look every 250 ms; the first call wakes it
 //! ```
 //!
 //! The sooner the last call that has room is in the log, the fewer calls are let through after it. So after urgent
@@ -36,8 +36,9 @@ const PAUSE_MANY: Duration = Duration::from_millis(1);
 /// behind. A wake-up costs some 20 us, which at a thousand calls a second is most of what a call costs an agent.
 const PAUSE_MAX: Duration = Duration::from_millis(3);
 
-/// The pause while asleep. What ends by the cached clock ends that much later.
-const PAUSE_ASLEEP: Duration = Duration::from_millis(100);
+/// The pause while asleep. What ends by the cached clock ends that much later; that no call is refused for, because the
+/// real clock is read before.
+const PAUSE_ASLEEP: Duration = Duration::from_millis(250);
 
 /// For this long after an urgent call the flusher expects further urgent calls; after a call of a pair near its limit
 /// it visits as if further calls were made.
