@@ -264,11 +264,6 @@ impl Engine {
         (silence.beating().count(), silence.gone().count())
     }
 
-    /// Whether any agent's epoch beats: its silence is counted by ticks.
-    pub fn counts_silence(&self) -> bool {
-        self.holders.silence.beating().next().is_some()
-    }
-
     /// Whether an agent's epoch is gone.
     pub fn is_gone(&self, agent: &str, epoch: u128) -> bool {
         let name = agent.into();

@@ -282,11 +282,6 @@ impl Ruler {
         self.engine.agents()
     }
 
-    /// Whether any agent's epoch beats: its silence is counted by ticks.
-    pub fn counts_silence(&self) -> bool {
-        self.engine.counts_silence()
-    }
-
     /// Resources for which own records were totalled, each with the offset of the last.
     pub fn totalled(&self) -> impl Iterator<Item = (&str, u64)> {
         self.engine.totalled()

@@ -6,7 +6,7 @@ use tollgate_shared::wire::record::{LimitsActivation, RecordPen, Tick};
 
 use super::partition::appends::AppendPurpose;
 use super::partition::event::PartitionStep;
-use super::partition::{Partition, Stage};
+use super::partition::{Partition, Stage, TICK_EVERY};
 use tollgate_log::{Delivered, Stream};
 
 impl Partition {
@@ -26,7 +26,7 @@ impl Partition {
             return;
         }
         if self.is_ending_its_key(context) {
-            self.ticks.slot.not_before = clock.saturating_add(self.tick_every());
+            self.ticks.slot.not_before = clock.saturating_add(TICK_EVERY);
             return;
         }
         self.ticks.number += 1;
@@ -42,7 +42,7 @@ impl Partition {
         let ticket = self.append(Stream::Hits, record, AppendPurpose::Tick, step);
         step.counters().ticks += 1;
         self.ticks.slot.ticket = Some(ticket);
-        self.ticks.slot.not_before = clock.saturating_add(self.tick_every());
+        self.ticks.slot.not_before = clock.saturating_add(TICK_EVERY);
     }
 
     /// Activates the newest limits version if it is not in force in the partition yet.

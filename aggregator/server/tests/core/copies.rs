@@ -10,7 +10,6 @@ use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 use tollgate_shared::wire::link::FromAggregator;
 use tollgate_shared::wire::public::Kind;
-use tollgate_shared::wire::record::kind;
 use tollgate_shared::wire::statement::{Cause, Scope, StatementKind};
 use tollgate_shared::wire::verdict::HoldStatus;
 
@@ -82,27 +81,6 @@ fn announced(world: &World) -> Vec<(String, String, bool)> {
         })
     });
     statement.collect()
-}
-
-#[test]
-fn ticks_are_twice_as_frequent_where_an_agent_holds_copies() {
-    let mut world = World::new(LIMITS);
-    ops(&mut world, "web-1", "sandbox", &[(1, hold("acme", 1))]);
-    let ticks = |world: &World, partition| {
-        let kinds = world.log.kinds(partition).into_iter();
-        kinds.filter(|of_record| *of_record == kind::TICK).count()
-    };
-    let before: Vec<usize> = (0..PARTITIONS).map(|p| ticks(&world, p)).collect();
-    // Less than an agent may be silent.
-    world.run_for(Span::from_millis(1_500));
-    for (partition, before) in (0..).zip(before) {
-        let expected = match partition == partition_of_resource("sandbox", PARTITIONS) {
-            true => 5..=7,
-            false => 2..=4,
-        };
-        let later = ticks(&world, partition) - before;
-        assert!(expected.contains(&later), "partition {partition}: {later}");
-    }
 }
 
 #[test]

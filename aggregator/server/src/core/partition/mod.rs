@@ -42,14 +42,9 @@ use recovery::Recovery;
 use slots::{Pointing, Ticks};
 pub use stage::Stage;
 
-/// How often the ruling aggregator brings time into a partition in which an agent holds copies: half the width of a
-/// tick's slot, so that one lost tick leaves no slot without a tick, and silence is counted exactly.
+/// How often the ruling aggregator brings time into its partitions: half the width of a tick's slot, so that one lost
+/// tick leaves no slot without a tick.
 pub const TICK_EVERY: Span = Span::from_millis(250);
-
-/// The interval in other partitions. There, what waits for a tick is a ban's end or that an idle pair leaves, which a
-/// slot that is missed now and then delays by half a second. It is a quarter of the lease of copies, within which
-/// agents must hear that a partition advances.
-pub const TICK_EVERY_WITHOUT_COPIES: Span = Span::from_millis(500);
 
 /// The greatest delay from append to ruling at an aggregator that is not behind. Only while such an aggregator
 /// reports do agents take their hits for guarded.
@@ -222,14 +217,6 @@ impl Partition {
         let appended = self.position.appended;
         self.log_now(clock)
             .is_some_and(|now| now.since(appended) <= CURRENT)
-    }
-
-    /// How often time has to be brought in.
-    pub fn tick_every(&self) -> Span {
-        match self.ruler.counts_silence() {
-            true => TICK_EVERY,
-            false => TICK_EVERY_WITHOUT_COPIES,
-        }
     }
 
     /// The greatest generation of the logs that this partition has met, including the present one; 0: none yet.
