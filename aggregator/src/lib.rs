@@ -1,5 +1,18 @@
 //! The one binary: its command line, its exit codes, its demonstration.
 
+// Both panic if their reader is gone or their disk is full; see `remark` and `cli::output`.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
+/// Writes a line to stderr for whoever runs the command. Where nobody can read it, the command goes on without it, and
+/// its exit code says the same.
+macro_rules! remark {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        // `writeln!` would make several writes of it, among which lines of other processes could come.
+        let _ = std::io::stderr().write_all(format!("{}\n", format_args!($($text)*)).as_bytes());
+    }};
+}
+
 pub mod cli;
 pub mod convert;
 pub mod demo;

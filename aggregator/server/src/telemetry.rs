@@ -1,7 +1,9 @@
 //! Log lines: to stderr, as text or JSON, from the configured level.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use metrics::counter;
 use tracing_subscriber::EnvFilter;
 
 use crate::ServeError;
@@ -30,11 +32,40 @@ pub fn start(telemetry: &Telemetry, quiet: bool, verbose: u8) -> Result<(), Serv
         .map_err(|error| ServeError::Bug(error.to_string()))?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
+        .with_writer(|| Lines)
+        .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
     let started = match telemetry.log_format {
         LogFormat::Text => lines.try_init(),
         LogFormat::Json => lines.json().try_init(),
     };
     started.map_err(|error| ServeError::Bug(error.to_string()))
+}
+
+/// The metric that [`lines_lost`] is shown as.
+pub const LINES_LOST: &str = "tollgate_stderr_lines_lost_total";
+
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// How many log lines of this process could not be written to stderr, because its disk is full or its reader is gone.
+pub fn lines_lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
+
+/// Writes each log line to stderr. It never fails: `tracing_subscriber` reports an error of its writer by
+/// `eprintln!`, which panics if stderr is what failed, and so would end the thread that had something to log.
+struct Lines;
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if io::stderr().write_all(line).is_err() {
+            LOST.fetch_add(1, Ordering::Relaxed);
+            // A gateway shows all counters of its process; an aggregator's recorder is its own, and reads `LOST`.
+            counter!(LINES_LOST).increment(1);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

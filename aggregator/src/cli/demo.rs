@@ -145,7 +145,7 @@ pub fn run_demo(global: &Global, args: &DemoArgs) -> Result<Exit, Failure> {
     if let Log::Kafka { prefix, .. } = &plan.log
         && !plan.quiet
     {
-        eprintln!("topics: {prefix}.*");
+        remark!("topics: {prefix}.*");
     }
     let report = match run(plan) {
         Ok(report) => report,
@@ -157,7 +157,7 @@ pub fn run_demo(global: &Global, args: &DemoArgs) -> Result<Exit, Failure> {
     }
     output.finish()?;
     if !report.convinces() && report.refused == 0 && !global.quiet {
-        eprintln!(
+        remark!(
             "tollgate: nothing was refused, so this run proves nothing: the limits are above the traffic"
         );
     }

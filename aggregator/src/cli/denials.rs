@@ -102,7 +102,7 @@ pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
     }
     output.finish()?;
     if 0 < answer.omitted {
-        eprintln!(
+        remark!(
             "tollgate: {} more; see --limit, or narrow the query",
             answer.omitted
         );

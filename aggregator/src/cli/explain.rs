@@ -81,7 +81,7 @@ pub fn run(global: &Global, args: &ExplainArgs) -> Result<Exit, Failure> {
 }
 
 fn no(why: &str) -> Result<Exit, Failure> {
-    eprintln!("tollgate: {why}");
+    remark!("tollgate: {why}");
     Ok(Exit::No)
 }
 

@@ -93,7 +93,7 @@ pub fn run(global: &Global, args: &HitArgs) -> Result<Exit, Failure> {
             .shutdown(if is_ready { FLUSH_MAX } else { FLUSH_MAX_BLIND })
             .await;
         if 0 < flushed.dropped {
-            eprintln!("tollgate: {} hits were not sent in time", flushed.dropped);
+            remark!("tollgate: {} hits were not sent in time", flushed.dropped);
         }
         exit
     })?;

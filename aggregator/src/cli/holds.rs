@@ -105,7 +105,7 @@ pub fn run(global: &Global, args: &HoldsArgs) -> Result<Exit, Failure> {
     }
     output.finish()?;
     if answer.more {
-        eprintln!("tollgate: there are more; see --limit, or narrow the query");
+        remark!("tollgate: there are more; see --limit, or narrow the query");
     }
     Ok(operator::ended(&answer.partitions_missing))
 }

@@ -299,7 +299,7 @@ mod kafka {
             (false, beside) => {
                 output.line(version.text.trim_end())?;
                 if 0 < beside {
-                    eprintln!(
+                    remark!(
                         "tollgate: beside the document {beside} domains have rows of their own: limits show --rows"
                     );
                 }

@@ -112,7 +112,7 @@ impl LimitsStream {
 
 /// A failure after which some of several versions are in force.
 fn part_done(failure: Failure, (done, count): (usize, usize), version: u64) -> Failure {
-    eprintln!(
+    remark!(
         "tollgate: {done} of {count} parts are in force, up to version {version}: run the same command again for the rest"
     );
     failure

@@ -197,11 +197,13 @@ pub fn promote_in(file: &Path, resource: &str, dry_run: bool) -> Result<Exit, Fa
     let mut output = Output::open(Some(file), super::output::Color::Never)?;
     output.line(text.trim_end())?;
     output.finish()?;
-    println!(
+    let mut stdout = Output::open(None, super::output::Color::Never)?;
+    stdout.line(format!(
         "{}: the candidate of {} has replaced its limits",
         escaped(&name),
         escaped(resource)
-    );
+    ))?;
+    stdout.finish()?;
     Ok(Exit::Done)
 }
 

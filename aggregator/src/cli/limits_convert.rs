@@ -45,7 +45,7 @@ pub fn run(global: &Global, args: &ConvertArgs) -> Result<Exit, Failure> {
             output.line(converted.text.trim_end())?;
             for Difference { place, text } in &converted.differences {
                 let line = format!("{name}: {place}: {text}");
-                eprintln!("{}", escaped_lines(&line));
+                remark!("{}", escaped_lines(&line));
             }
         }
         Format::Json => output.json(&ConvertView {

@@ -47,7 +47,7 @@ pub(super) fn import(
         let note = OperatorNote::new(reason.to_owned(), expected, dry_run);
         let answer = asked(global, url, &note, request).inspect_err(|_| {
             if 0 < done && !dry_run {
-                eprintln!(
+                remark!(
                     "tollgate: {done} of {count} parts are in force: run the same command again for the rest"
                 );
             }

@@ -281,7 +281,7 @@ pub fn run(cli: Cli) -> Exit {
         Err(Failure::Unread) => Failure::Unread.exit(),
         Err(failure) => {
             let text = failure.to_string();
-            eprintln!("tollgate: {}", escaped_lines(&text));
+            remark!("tollgate: {}", escaped_lines(&text));
             failure.exit()
         }
     }

@@ -314,7 +314,7 @@ pub fn ended(partitions_missing: &[u32]) -> Exit {
     if partitions_missing.is_empty() {
         return Exit::Done;
     }
-    eprintln!("tollgate: partitions without an answer: {partitions_missing:?}");
+    remark!("tollgate: partitions without an answer: {partitions_missing:?}");
     Exit::No
 }
 

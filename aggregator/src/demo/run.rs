@@ -79,7 +79,7 @@ pub fn run(plan: Plan) -> anyhow::Result<DemoReport> {
     stage.view.end();
     if result.is_err() {
         for line in stage.inbox.last_log() {
-            eprintln!("aggregator: {line}");
+            remark!("aggregator: {line}");
         }
     }
     result

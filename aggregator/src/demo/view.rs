@@ -48,7 +48,7 @@ impl View {
         match &self.live {
             Some(live) => live.aggregator.set_message(line.to_owned()),
             None if !self.quiet => {
-                eprintln!("{:6.1} s  {line}", self.began.elapsed().as_secs_f64())
+                remark!("{:6.1} s  {line}", self.began.elapsed().as_secs_f64())
             }
             None => {}
         }
@@ -68,7 +68,7 @@ impl View {
             None if !self.quiet && self.next_plain <= Instant::now() => {
                 self.next_plain = Instant::now() + PLAIN_EVERY;
                 for (index, notice) in notice.iter().enumerate() {
-                    eprintln!(
+                    remark!(
                         "{:6.1} s  agent {}: {}",
                         passed.as_secs_f64(),
                         index + 1,

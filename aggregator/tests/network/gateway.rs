@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{DEADLINE, directory, serve, tollgate};
+use crate::support::{DEADLINE, directory, get, metric, serve, tollgate};
 
-/// A running gateway. It is killed when this is dropped.
-struct Gateway {
+/// A running gateway, whose stderr is closed once it listens. It is killed when this is dropped.
+pub struct Gateway {
     child: Child,
     http: String,
 }
 
 impl Gateway {
-    fn start(aggregator: &str) -> Self {
+    pub fn start(aggregator: &str) -> Self {
         let mut child = tollgate()
             .args(["gateway", "--listen", "127.0.0.1:0", "--aggregator"])
             .arg(aggregator)
@@ -66,7 +66,7 @@ impl Gateway {
     }
 
     /// The single decision on a question.
-    fn decide(&self, question: &str) -> Value {
+    pub fn decide(&self, question: &str) -> Value {
         let mut stream = TcpStream::connect(&self.http).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         let length = question.len();
@@ -80,6 +80,12 @@ impl Gateway {
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();
         let answer: Value = serde_json::from_str(body).unwrap();
         answer["decisions"][0].clone()
+    }
+
+    /// A counter's value; 0 if it has not been counted yet.
+    pub fn metric(&self, name: &str) -> f64 {
+        let (_, text) = get(self.http.parse().unwrap(), "/metrics");
+        metric(&text, name).unwrap_or(0.0)
     }
 }
 

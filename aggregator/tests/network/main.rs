@@ -2,6 +2,7 @@
 
 mod gateway;
 mod hit;
+mod stderr;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;

@@ -67,6 +67,30 @@ pub fn directory(limits: &str) -> tempfile::TempDir {
     dir
 }
 
+/// An answer by HTTP: status and body.
+pub fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+/// The value of a metric without labels in what `/metrics` answered.
+pub fn metric(text: &str, name: &str) -> Option<f64> {
+    let line = text
+        .lines()
+        .find(|line| line.starts_with(&format!("{name} ")))?;
+    Some(line.rsplit(' ').next().unwrap().parse().unwrap())
+}
+
 /// Starts an aggregator in a directory, on ports that the operating system chooses.
 pub fn serve(dir: &Path, more: &[&str]) -> Served {
     let any = "127.0.0.1:0";
@@ -129,18 +153,7 @@ impl Served {
 
     /// An answer by HTTP: status and body.
     pub fn get(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.http).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
-        (status, body.to_owned())
+        get(self.http, path)
     }
 
     /// An answer that is JSON.
@@ -176,11 +189,12 @@ impl Served {
     /// A metric's value.
     pub fn metric(&self, name: &str) -> f64 {
         let (_, text) = self.get("/metrics");
-        let line = text
-            .lines()
-            .find(|line| line.starts_with(&format!("{name} ")));
-        let line = line.unwrap_or_else(|| panic!("no metric {name} in:\n{text}"));
-        line.rsplit(' ').next().unwrap().parse().unwrap()
+        metric(&text, name).unwrap_or_else(|| panic!("no metric {name} in:\n{text}"))
+    }
+
+    /// Closes its stderr, unread, as soon as it writes another line.
+    pub fn close_stderr(&mut self) {
+        (_, self.lines) = channel();
     }
 
     /// Sends a signal.

@@ -15,6 +15,7 @@ use crate::core::view::{Counted, Gauges};
 use crate::edge::{Edge, PortCounters};
 use crate::feed::FeedCounters;
 use crate::link::LinkCounters;
+use crate::telemetry;
 use by_resource::of_resource;
 use rows::{measured, of_candidate};
 pub use security::SecurityMetrics;
@@ -169,6 +170,11 @@ impl Metrics {
                 "tollgate_records_aside_dropped_total",
                 "Refused records that were not kept as dead letters: too many, no room, or the write failed.",
                 of(&self.dead_letters.dropped),
+            ),
+            (
+                telemetry::LINES_LOST,
+                "Log lines that could not be written to stderr.",
+                telemetry::lines_lost(),
             ),
         ];
         for (name, help, value) in sockets {

@@ -89,7 +89,7 @@ impl Playing {
     fn difference(&mut self, place: &str, difference: &CaseDifference) -> Result<(), Failure> {
         let line = format!("{place}: {difference}");
         match self.format {
-            Format::Json => eprintln!("{}", escaped_lines(&line)),
+            Format::Json => remark!("{}", escaped_lines(&line)),
             Format::Text => self.output.line(line)?,
         }
         Ok(())
@@ -100,7 +100,7 @@ impl Playing {
         match self.format {
             _ if self.compared == 0 => {}
             Format::Json if is_quiet => {}
-            Format::Json => eprintln!("{total}"),
+            Format::Json => remark!("{total}"),
             Format::Text => self.output.line(total)?,
         }
         self.output.finish()?;
