@@ -43,9 +43,9 @@ pub(crate) const EVENTS_MAX: usize = 4_096;
 /// has ended, and checks for silences of hundreds of milliseconds.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The interval while nothing is in flight and nothing arrives: as long as that of heartbeats. Ended denials are
-/// removed that much later, but they end by themselves.
-const TICK_QUIET: Duration = Duration::from_millis(250);
+/// The interval while nothing is in flight and nothing arrives: longer than that of heartbeats, with which ticks go
+/// then. Ended denials are removed that much later, but they end by themselves.
+const TICK_QUIET: Duration = Duration::from_millis(300);
 
 /// The most waiting items that one turn takes: a turn costs as much as some messages.
 const AT_ONCE: usize = 64;
