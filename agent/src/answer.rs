@@ -182,7 +182,7 @@ impl Denied {
             remaining: refusal.remaining,
             code: Some(Code {
                 partition: refusal.partition,
-                place: refusal.place,
+                position: refusal.position,
             }),
             cause: refusal.closed.cause,
             scope: refusal.scope,

@@ -10,7 +10,7 @@ fn denied(remaining: Span, cause: Cause, limit: u64, window: Span) -> Denied {
         window,
         cause,
     };
-    let place = LogPosition {
+    let position = LogPosition {
         generation: 1,
         offset: 18_250,
         entry: 0,
@@ -18,7 +18,7 @@ fn denied(remaining: Span, cause: Cause, limit: u64, window: Span) -> Denied {
     Denied::of_refusal(&Refusal {
         scope: Scope::Pair,
         partition: 3,
-        place,
+        position,
         remaining,
         closed,
     })

@@ -98,10 +98,10 @@ impl StatementEvent<'_> {
     ///
     /// ```
     /// # use tollgate_agent::Agent;
-    /// let builder = Agent::builder().on_statement(|event| println!("{:?}", event.place()));
+    /// let builder = Agent::builder().on_statement(|event| println!("{:?}", event.position()));
     /// ```
-    pub fn place(&self) -> LogPosition {
-        self.code.place
+    pub fn position(&self) -> LogPosition {
+        self.code.position
     }
 
     /// When the agent processed the frame with the statement.

@@ -116,7 +116,7 @@ mod tests {
 
     const NOW: Mono = Mono(10_000_000);
 
-    fn place(offset: u64) -> LogPosition {
+    fn position(offset: u64) -> LogPosition {
         LogPosition {
             generation: 1,
             offset,
@@ -139,11 +139,11 @@ mod tests {
         let guard = guard();
         let is_guarded = |partition, at| guard.guards().is_guarded(partition, at);
         assert!(!is_guarded(0, NOW), "nothing was heard");
-        guard.note_watermark(0, place(5), true, Span::ZERO, NOW);
+        guard.note_watermark(0, position(5), true, Span::ZERO, NOW);
         assert!(is_guarded(0, NOW) && is_guarded(0, at(999)));
         assert!(!is_guarded(0, at(1_000)) && !is_guarded(1, NOW));
         assert!(!is_guarded(2, NOW), "there is none");
-        guard.note_watermark(0, place(6), true, Span::ZERO, at(300));
+        guard.note_watermark(0, position(6), true, Span::ZERO, at(300));
         assert!(is_guarded(0, NOW) && is_guarded(0, at(1_299)));
         assert!(!is_guarded(0, at(1_300)));
     }
@@ -151,22 +151,22 @@ mod tests {
     #[test]
     fn repeated_and_lagging_watermarks_guard_no_call() {
         let guard = guard();
-        guard.note_watermark(0, place(5), true, Span::ZERO, NOW);
-        guard.note_watermark(0, place(5), true, Span::ZERO, at(900));
-        guard.note_watermark(0, place(4), true, Span::ZERO, at(900));
-        guard.note_watermark(0, place(6), false, Span::ZERO, at(900));
-        guard.note_watermark(0, place(6), true, Span::ZERO, at(900));
+        guard.note_watermark(0, position(5), true, Span::ZERO, NOW);
+        guard.note_watermark(0, position(5), true, Span::ZERO, at(900));
+        guard.note_watermark(0, position(4), true, Span::ZERO, at(900));
+        guard.note_watermark(0, position(6), false, Span::ZERO, at(900));
+        guard.note_watermark(0, position(6), true, Span::ZERO, at(900));
         assert!(!guard.guards().is_guarded(0, at(1_000)));
         guard.forget(0);
-        guard.note_watermark(0, place(1), true, Span::ZERO, at(1_500));
+        guard.note_watermark(0, position(1), true, Span::ZERO, at(1_500));
         assert!(guard.guards().is_guarded(0, at(1_500)));
     }
 
     #[test]
     fn calls_before_the_end_of_a_silence_stay_unguarded() {
         let guard = guard();
-        guard.note_watermark(0, place(5), true, Span::ZERO, NOW);
-        guard.note_watermark(0, place(6), true, Span::ZERO, at(5_000));
+        guard.note_watermark(0, position(5), true, Span::ZERO, NOW);
+        guard.note_watermark(0, position(6), true, Span::ZERO, at(5_000));
         let guards = guard.guards();
         assert!(!guards.is_guarded(0, at(4_999)) && guards.is_guarded(0, at(5_000)));
     }
@@ -174,10 +174,10 @@ mod tests {
     #[test]
     fn a_late_watermark_guards_for_less_time() {
         let guard = guard();
-        guard.note_watermark(0, place(5), true, Span::from_millis(400), NOW);
+        guard.note_watermark(0, position(5), true, Span::from_millis(400), NOW);
         let guards = guard.guards();
         assert!(guards.is_guarded(0, at(599)) && !guards.is_guarded(0, at(600)));
-        guard.note_watermark(0, place(6), true, Span::from_secs(1), at(700));
+        guard.note_watermark(0, position(6), true, Span::from_secs(1), at(700));
         assert!(!guards.is_guarded(0, at(700)));
     }
 }

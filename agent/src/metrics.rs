@@ -60,7 +60,7 @@ pub(crate) fn report(agent: &str, stats: &Stats) {
         holds_ended
         holds_uncounted
         holds_beyond_strict
-        beats
+        heartbeats
         callbacks_panicked
     ];
     for (name, value) in counters {

@@ -55,7 +55,7 @@ pub(crate) struct Counters {
     pub(crate) holds_ended: AtomicU64,
     pub(crate) holds_uncounted: AtomicU64,
     pub(crate) holds_beyond_strict: AtomicU64,
-    pub(crate) beats: AtomicU64,
+    pub(crate) heartbeats: AtomicU64,
     pub(crate) verdicts: AtomicU64,
     pub(crate) verdicts_ignored: AtomicU64,
     pub(crate) callbacks_panicked: AtomicU64,
@@ -184,7 +184,7 @@ pub struct Stats {
     /// Copies of strict resources that were used without a grant, under the policy `blind`.
     pub holds_beyond_strict: u64,
     /// Heartbeats sent.
-    pub beats: u64,
+    pub heartbeats: u64,
     /// Verdicts on holds that changed something.
     pub verdicts: u64,
     /// Verdicts on holds that changed nothing, or were for another epoch.
@@ -262,7 +262,7 @@ impl From<&Counters> for Stats {
             holds_ended: of(&counters.holds_ended),
             holds_uncounted: of(&counters.holds_uncounted),
             holds_beyond_strict: of(&counters.holds_beyond_strict),
-            beats: of(&counters.beats),
+            heartbeats: of(&counters.heartbeats),
             verdicts: of(&counters.verdicts),
             verdicts_ignored: of(&counters.verdicts_ignored),
             callbacks_panicked: of(&counters.callbacks_panicked),

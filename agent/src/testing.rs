@@ -431,7 +431,7 @@ impl TestAgent {
             return;
         };
         let mut state = self.state();
-        let place = LogPosition {
+        let position = LogPosition {
             generation: 1,
             offset: state.next_offset,
             entry: 0,
@@ -444,7 +444,7 @@ impl TestAgent {
             resource: &resource,
             domain,
             partition,
-            place,
+            position,
             change: what,
             lease: &lease,
             settled: None,

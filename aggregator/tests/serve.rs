@@ -62,7 +62,7 @@ async fn hits_of_one_process_become_a_denial_for_another() {
         .watermarks
         .iter()
         .find(|e| e.partition == frame.statements[0].partition);
-    assert!(statement.place.offset < watermark.unwrap().ruled);
+    assert!(statement.position.offset < watermark.unwrap().ruled);
 
     let shown = served.json("/v1/denials?resource=api.search&domain=acme");
     assert_eq!(shown["schema"], "tollgate.denials/1");

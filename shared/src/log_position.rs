@@ -54,7 +54,7 @@ pub struct Code {
     /// The partition that ruled.
     pub partition: u32,
     /// The log position in it.
-    pub place: LogPosition,
+    pub position: LogPosition,
 }
 
 impl fmt::Display for Code {
@@ -63,7 +63,7 @@ impl fmt::Display for Code {
             generation,
             offset,
             entry,
-        } = self.place;
+        } = self.position;
         write!(f, "{}-{offset}-{entry}-{generation}", self.partition)
     }
 }
@@ -88,7 +88,7 @@ impl FromStr for Code {
         };
         let (partition, offset, entry, generation) = (part()?, part()?, part()?, part()?);
         let small = |n: u64| u32::try_from(n).map_err(|_| CodeFault);
-        let place = LogPosition {
+        let position = LogPosition {
             generation: small(generation)?,
             offset,
             entry: small(entry)?,
@@ -97,7 +97,7 @@ impl FromStr for Code {
             Some(_) => Err(CodeFault),
             None => Ok(Self {
                 partition: small(partition)?,
-                place,
+                position,
             }),
         }
     }
@@ -109,14 +109,14 @@ mod tests {
 
     #[test]
     fn a_code_survives_being_written_down() {
-        let place = LogPosition {
+        let position = LogPosition {
             generation: 2,
             offset: u64::MAX,
             entry: 7,
         };
         let code = Code {
             partition: 3,
-            place,
+            position,
         };
         assert_eq!(code.to_string().parse(), Ok(code));
         for wrong in ["", "1-2-3", "1-2-3-4-5", "a-2-3-4", "1-2-4294967296-1"] {

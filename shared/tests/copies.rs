@@ -268,10 +268,10 @@ proptest! {
         let head = HeartbeatHead { replaces, more, last };
         let mut writer = Writer::new();
         write_heartbeat(&mut writer, &SENDER, &["a", "b"], head, &parts);
-        let Ok(Record::Heartbeat(beat)) = Record::decode(writer.as_slice()) else { panic!("a beat") };
-        let beat: Heartbeat<'_> = beat;
-        prop_assert_eq!((beat.sender, beat.head, beat.resources()), (SENDER, head, &["a", "b"][..]));
-        let read: Vec<PartRead<'_>> = beat.parts().collect();
+        let Ok(Record::Heartbeat(heartbeat)) = Record::decode(writer.as_slice()) else { panic!("a heartbeat") };
+        let heartbeat: Heartbeat<'_> = heartbeat;
+        prop_assert_eq!((heartbeat.sender, heartbeat.head, heartbeat.resources()), (SENDER, head, &["a", "b"][..]));
+        let read: Vec<PartRead<'_>> = heartbeat.parts().collect();
         prop_assert_eq!(read.len(), 2);
         prop_assert!(matches!(read[0].holds, HoldsRead::Digest(found) if found.bits() == digest));
         let bounds = match read[1].holds {
@@ -290,13 +290,13 @@ proptest! {
     #[test]
     fn verdicts_read_back_equal(
         instance: u128, sequence: u64, sent: u64, agent in a_name(), partition: u32, epoch: u128,
-        resource in a_name(), place: (u32, u64, u32), all in prop::collection::vec(prop::option::of(a_status()), 0..8),
+        resource in a_name(), position: (u32, u64, u32), all in prop::collection::vec(prop::option::of(a_status()), 0..8),
     ) {
         let frame = VerdictFrame {
             instance, sequence, sent: Span::from_micros(sent), agent: agent.into(),
             verdicts: all.into_iter().map(|status| Verdict {
                 partition,
-                place: LogPosition { generation: place.0, offset: place.1, entry: place.2 },
+                position: LogPosition { generation: position.0, offset: position.1, entry: position.2 },
                 epoch,
                 resource: resource.as_str().into(),
                 status,

@@ -234,7 +234,7 @@ fn calls_without_a_domain_are_never_recorded() {
         first: Timestamp::ZERO,
         last: Timestamp::ZERO,
         cause: Cause::Global,
-        place: None,
+        position: None,
     };
     let hit = Hit::one(0, "*", Timestamp::ZERO, 1);
     for (hits, refused) in [(vec![hit], vec![]), (vec![], vec![refused])] {
@@ -264,7 +264,7 @@ proptest! {
             let resource = resource.index(names.len()) as u32;
             calls.of(Hit::one(resource, domain, Timestamp::from_micros(*at), *copies))
         }).collect();
-        let refused: Vec<Refused<'_>> = refused.iter().map(|(resource, domain, calls, at, cause, place)| Refused {
+        let refused: Vec<Refused<'_>> = refused.iter().map(|(resource, domain, calls, at, cause, position)| Refused {
             resource: resource.index(names.len()) as u32,
             domain,
             calls: *calls,
@@ -272,7 +272,7 @@ proptest! {
             first: Timestamp::from_micros(*at),
             last: Timestamp::from_micros(*at),
             cause: *cause,
-            place: *place,
+            position: *position,
         }).collect();
         let mut writer = Writer::new();
         write_hits(&mut writer, &sender, &names, hits.iter().copied(), refused.iter().copied());

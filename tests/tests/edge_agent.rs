@@ -251,7 +251,7 @@ fn denied(domain: &str, offset: u64) -> StatementNotice {
         remaining: Span::from_secs(60),
         statement: Statement {
             scope: Scope::Pair(domain.into()),
-            place: LogPosition::of_record(LogId::default(), offset),
+            position: LogPosition::of_record(LogId::default(), offset),
             kind: StatementKind::Denied(Denial {
                 end: Timestamp::MAX,
                 cause: Cause::Hard,

@@ -110,7 +110,7 @@ pub(crate) struct RefusedSum {
     pub(crate) first: Timestamp,
     pub(crate) last: Timestamp,
     pub(crate) cause: Cause,
-    pub(crate) place: Option<LogPosition>,
+    pub(crate) position: Option<LogPosition>,
 }
 
 /// Entries for one partition.
@@ -328,7 +328,7 @@ impl CallBatch {
             first: one.sum.first,
             last: one.sum.last,
             cause: one.sum.cause,
-            place: one.sum.place,
+            position: one.sum.position,
         });
         write_hits(writer, sender, &names, hits, refused);
     }

@@ -448,7 +448,7 @@ impl Copies {
             happened: Happened::Refused {
                 copies,
                 cause: denied.cause(),
-                place: denied.code().map(|code| code.place),
+                position: denied.code().map(|code| code.position),
             },
         });
     }

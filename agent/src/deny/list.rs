@@ -33,7 +33,7 @@ pub(crate) struct ScopeNotice<'a> {
     /// Whether the scope is a group of domains; then `domain` is the group's name.
     pub(crate) is_group: bool,
     pub(crate) partition: u32,
-    pub(crate) place: LogPosition,
+    pub(crate) position: LogPosition,
     pub(crate) change: ScopeChange,
     pub(crate) lease: &'a Lease,
     /// Statements below this position about scopes without an entry are older than what is known.
@@ -80,7 +80,7 @@ pub(crate) struct EndedDenial {
     pub(crate) domain: Box<str>,
     pub(crate) is_group: bool,
     pub(crate) partition: u32,
-    pub(crate) place: LogPosition,
+    pub(crate) position: LogPosition,
 }
 
 impl EndedDenial {
@@ -90,7 +90,7 @@ impl EndedDenial {
             domain: entry.domain.clone(),
             is_group: entry.is_group,
             partition: entry.partition,
-            place: entry.place,
+            position: entry.position,
         }
     }
 }
@@ -100,7 +100,7 @@ impl EndedDenial {
 struct OpenedScope {
     resource: ResourceId,
     partition: u32,
-    place: LogPosition,
+    position: LogPosition,
 }
 
 /// The writer's side of the deny list.
@@ -161,15 +161,15 @@ impl DenyList {
             let same_scope = entry.resource == notice.resource.id
                 && *entry.domain == *notice.domain
                 && entry.is_group == notice.is_group;
-            (same_scope, entry.place, entry.until)
+            (same_scope, entry.position, entry.until)
         });
         match before {
             // Two pairs with one fingerprint: the second stays open.
             Some((false, ..)) => return StatementOutcome::NoRoom,
-            Some((true, place, _)) if notice.place < place => {
+            Some((true, position, _)) if notice.position < position => {
                 return StatementOutcome::Known;
             }
-            Some((true, place, until)) if notice.place == place => {
+            Some((true, position, until)) if notice.position == position => {
                 return self.said_again(notice, fingerprint, until, now);
             }
             Some((true, ..)) => {}
@@ -202,14 +202,14 @@ impl DenyList {
     }
 
     fn is_older(&self, notice: &ScopeNotice<'_>, fingerprint: u64) -> bool {
-        let opened = self.opened.get(&fingerprint).map(|opened| opened.place);
+        let opened = self.opened.get(&fingerprint).map(|opened| opened.position);
         let forgotten = self
             .forgotten
             .get(&(notice.resource.id, notice.partition))
             .copied();
-        opened.is_some_and(|at| notice.place <= at)
-            || forgotten.is_some_and(|at| notice.place <= at)
-            || notice.settled.is_some_and(|below| notice.place < below)
+        opened.is_some_and(|at| notice.position <= at)
+            || forgotten.is_some_and(|at| notice.position <= at)
+            || notice.settled.is_some_and(|below| notice.position < below)
     }
 
     /// Two ruling aggregators may compute the remaining time of one denial differently: the lesser end holds.
@@ -255,7 +255,7 @@ impl DenyList {
             domain: notice.domain.into(),
             is_group: notice.is_group,
             partition: notice.partition,
-            place: notice.place,
+            position: notice.position,
             until,
             closed: Closed::from(&denial),
             lease: notice.lease.clone(),
@@ -302,7 +302,7 @@ impl DenyList {
         if is_there {
             self.remove(fingerprint);
         }
-        if notice.settled.is_none_or(|below| below <= notice.place) {
+        if notice.settled.is_none_or(|below| below <= notice.position) {
             self.note_opened(notice, fingerprint);
         }
         if is_there {
@@ -316,7 +316,7 @@ impl DenyList {
         let note = OpenedScope {
             resource: notice.resource.id,
             partition: notice.partition,
-            place: notice.place,
+            position: notice.position,
         };
         self.note(note, fingerprint);
     }
@@ -327,7 +327,7 @@ impl DenyList {
                 .forgotten
                 .entry((note.resource, note.partition))
                 .or_default();
-            *forgotten = note.place.max(*forgotten);
+            *forgotten = note.position.max(*forgotten);
             return;
         }
         self.opened.insert(fingerprint, note);
@@ -340,13 +340,13 @@ impl DenyList {
         resource: ResourceId,
         below: impl Fn(u32) -> Option<LogPosition>,
     ) {
-        let needed = |of: ResourceId, partition: u32, place: LogPosition| {
-            of != resource || below(partition).is_none_or(|below| below <= place)
+        let needed = |of: ResourceId, partition: u32, position: LogPosition| {
+            of != resource || below(partition).is_none_or(|below| below <= position)
         };
         self.opened
-            .retain(|_, opened| needed(opened.resource, opened.partition, opened.place));
+            .retain(|_, opened| needed(opened.resource, opened.partition, opened.position));
         self.forgotten
-            .retain(|(of, partition), place| needed(*of, *partition, *place));
+            .retain(|(of, partition), position| needed(*of, *partition, *position));
     }
 
     /// Whether there are notes, so that settling has something to do.
@@ -365,7 +365,7 @@ impl DenyList {
             resources.contains(&entry.resource)
                 && below
                     .get(&entry.partition)
-                    .is_some_and(|below| entry.place < *below)
+                    .is_some_and(|below| entry.position < *below)
                 && !listed.contains(&fingerprint)
         })
     }
@@ -373,10 +373,10 @@ impl DenyList {
     /// A log was recreated: statements about a partition under lower generations are void.
     pub(crate) fn void(&mut self, partition: u32, below_generation: u32) {
         self.remove_where(|_, entry| {
-            entry.partition == partition && entry.place.generation < below_generation
+            entry.partition == partition && entry.position.generation < below_generation
         });
         self.opened.retain(|_, opened| {
-            opened.partition != partition || below_generation <= opened.place.generation
+            opened.partition != partition || below_generation <= opened.position.generation
         });
         self.forgotten
             .retain(|(_, of), at| *of != partition || below_generation <= at.generation);
@@ -406,7 +406,7 @@ impl DenyList {
                 is_over.then(|| OpenedScope {
                     resource: entry.resource,
                     partition: entry.partition,
-                    place: entry.place,
+                    position: entry.position,
                 })
             });
             if let Some(note) = ended {

@@ -20,11 +20,11 @@ const NOW: Mono = Mono(1_000_000);
 #[derive(Clone, Copy, Debug)]
 struct Stated {
     domain: usize,
-    place: LogPosition,
+    position: LogPosition,
     until: Option<u64>,
 }
 
-fn place(offset: u64) -> LogPosition {
+fn position(offset: u64) -> LogPosition {
     LogPosition {
         generation: 1,
         offset,
@@ -73,7 +73,7 @@ impl Bench {
             resource: &self.resource,
             domain: DOMAINS[stated.domain],
             partition: 0,
-            place: stated.place,
+            position: stated.position,
             change: stated.until.map_or(ScopeChange::Lifted, |until| {
                 ScopeChange::Denied(Mono(until), denial())
             }),
@@ -95,7 +95,7 @@ impl Bench {
                     self.view.maybe(fingerprint),
                     "the filter knows every denial"
                 );
-                Some((index, (found.place, found.remaining.as_micros())))
+                Some((index, (found.position, found.remaining.as_micros())))
             })
             .collect()
     }
@@ -110,7 +110,7 @@ fn model(log: &[Stated]) -> BTreeMap<usize, (LogPosition, u64)> {
     last.into_iter()
         .filter_map(|(domain, stated)| {
             let until = stated.until.filter(|until| NOW.0 < *until)?;
-            Some((domain, (stated.place, until - NOW.0)))
+            Some((domain, (stated.position, until - NOW.0)))
         })
         .collect()
 }
@@ -125,7 +125,7 @@ fn log() -> impl Strategy<Value = Vec<Stated>> {
             .zip(says)
             .map(|(offset, (domain, until))| Stated {
                 domain,
-                place: place(offset),
+                position: position(offset),
                 until,
             })
             .collect()
@@ -168,7 +168,7 @@ proptest! {
         }
         // Everything is received up to the end of the log: older statements about scopes without an entry change
         // nothing.
-        let end = place(log.len() as u64 + 1);
+        let end = position(log.len() as u64 + 1);
         bench.list.settle(ResourceId(0), |_| Some(end));
         prop_assert!(!bench.list.has_notes());
         let before = bench.denied();
@@ -184,7 +184,7 @@ proptest! {
 fn denied(domain: usize, offset: u64, until: u64) -> Stated {
     Stated {
         domain,
-        place: place(offset),
+        position: position(offset),
         until: Some(until),
     }
 }
@@ -196,7 +196,7 @@ fn of_two_ends_at_one_place_the_lesser_holds() {
         for until in ends {
             bench.take(denied(0, 5, until));
         }
-        assert_eq!(bench.denied()[&0], (place(5), 400_000));
+        assert_eq!(bench.denied()[&0], (position(5), 400_000));
     }
 }
 
@@ -220,7 +220,7 @@ fn an_older_statement_never_closes_a_newer_lift() {
     bench.take(older);
     bench.take(Stated {
         domain: 0,
-        place: place(9),
+        position: position(9),
         until: None,
     });
     bench.take(denied(0, 12, 1_200_000));
@@ -229,7 +229,7 @@ fn an_older_statement_never_closes_a_newer_lift() {
     assert_eq!(bench.take(older), StatementOutcome::Known);
     assert!(bench.denied().is_empty());
     // A watermark shows that nothing older can still arrive.
-    bench.list.settle(ResourceId(0), |_| Some(place(13)));
+    bench.list.settle(ResourceId(0), |_| Some(position(13)));
     assert!(!bench.list.has_notes());
 }
 
@@ -250,15 +250,15 @@ fn a_snapshot_ends_older_denials_that_it_does_not_list() {
     let listed = HashSet::from([bench.resource.fingerprint("b")]);
     let (resources, below) = (
         HashSet::from([ResourceId(0)]),
-        HashMap::from([(0, place(8))]),
+        HashMap::from([(0, position(8))]),
     );
     let ended = bench.list.end_unlisted(&resources, &below, &listed);
     assert_eq!(
         ended
             .iter()
-            .map(|one| (&*one.domain, one.place))
+            .map(|one| (&*one.domain, one.position))
             .collect::<Vec<_>>(),
-        [("a", place(5))]
+        [("a", position(5))]
     );
     assert_eq!(bench.denied().keys().copied().collect::<Vec<_>>(), [1, 2]);
 }
@@ -315,7 +315,7 @@ fn the_filter_never_hides_a_denial_that_was_found() {
                         resource: &bench.resource,
                         domain,
                         partition: 0,
-                        place: place(offset),
+                        position: position(offset),
                         change: ScopeChange::Denied(Mono::MAX, denial()),
                         lease: &bench.lease,
                         settled: None,
@@ -349,7 +349,7 @@ fn a_fingerprint_alone_decides_nothing() {
             resource: ResourceId(resource),
             domain: domain.into(),
             partition: 0,
-            place: place(5),
+            position: position(5),
             until: Mono::MAX,
             closed: super::Closed::from(&denial()),
             lease: bench.lease.clone(),
@@ -369,7 +369,7 @@ fn a_pair_is_urgent_for_ten_seconds_after_its_denial() {
     let mut bench = Bench::new(4);
     let denied = |domain, offset| Stated {
         domain,
-        place: place(offset),
+        position: position(offset),
         until: Some(NOW.plus(Span::from_secs(3)).0),
     };
     bench.take(denied(0, 1));

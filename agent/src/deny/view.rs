@@ -66,7 +66,7 @@ pub(super) struct DenialEntry {
     /// Whether the scope is a group; then `domain` is the group's name.
     pub(super) is_group: bool,
     pub(super) partition: u32,
-    pub(super) place: LogPosition,
+    pub(super) position: LogPosition,
     pub(super) until: Mono,
     pub(super) closed: Closed,
     pub(super) lease: Lease,
@@ -77,7 +77,7 @@ pub(super) struct DenialEntry {
 pub(crate) struct Refusal {
     pub(crate) scope: Scope,
     pub(crate) partition: u32,
-    pub(crate) place: LogPosition,
+    pub(crate) position: LogPosition,
     /// [`Span::MAX`]: the denial does not end by itself.
     pub(crate) remaining: Span,
     pub(crate) closed: Closed,
@@ -92,7 +92,7 @@ impl DenialEntry {
         Some(Refusal {
             scope,
             partition: self.partition,
-            place: self.place,
+            position: self.position,
             remaining: if self.until == Mono::MAX {
                 Span::MAX
             } else {

@@ -156,7 +156,7 @@ impl Packer {
             Happened::Refused {
                 copies,
                 cause,
-                place,
+                position,
             } => {
                 let sum = RefusedSum {
                     calls: 1,
@@ -164,7 +164,7 @@ impl Packer {
                     first: event.at,
                     last: event.at,
                     cause,
-                    place,
+                    position,
                 };
                 self.take_refused(event.resource, event.domain, sum, now);
                 return;
@@ -281,7 +281,7 @@ impl Packer {
             known.copies = known.copies.saturating_add(sum.copies);
             known.first = known.first.min(sum.first);
             known.last = known.last.max(sum.last);
-            (known.cause, known.place) = (sum.cause, sum.place);
+            (known.cause, known.position) = (sum.cause, sum.position);
         } else if self.refused.len() < REFUSED_PAIRS_MAX && !self.is_at_bound() {
             self.refused.insert((resource, domain.into()), sum);
         } else {

@@ -77,7 +77,7 @@ fn refused(domain: &str, at: u64) -> RecorderEvent<'_> {
         happened: Happened::Refused {
             copies: 3,
             cause: Cause::Hard,
-            place: None,
+            position: None,
         },
         ..hit(domain, at)
     }

@@ -285,7 +285,7 @@ pub(super) fn stated_in(
         remaining: remaining.unwrap_or(Span::ZERO),
         statement: Statement {
             scope: Scope::Pair(domain.into()),
-            place: LogPosition {
+            position: LogPosition {
                 generation,
                 offset,
                 entry: 0,

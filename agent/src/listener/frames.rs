@@ -264,14 +264,14 @@ impl Listener {
         let void = self
             .ledger
             .generation(notice.partition)
-            .is_some_and(|known| statement.place.generation < known);
+            .is_some_and(|known| statement.position.generation < known);
         if void || self.partitions <= notice.partition {
             Counters::add(&self.around.counters.statements_ignored, 1);
             return None;
         }
         let change = match statement.kind {
             StatementKind::Denied(denial) => {
-                let at = (notice.partition, statement.place);
+                let at = (notice.partition, statement.position);
                 self.refresh_if_stale(index, resource, at, &denial, now);
                 // A ban contains nothing about limits.
                 let is_limit = denial.cause != Cause::Banned && !resource.is_of_copies();
@@ -291,7 +291,7 @@ impl Listener {
             domain,
             is_group,
             partition: notice.partition,
-            place: statement.place,
+            position: statement.position,
             change,
             lease: &lease,
             settled,
@@ -300,7 +300,7 @@ impl Listener {
         let fingerprint = scope_notice.fingerprint();
         let code = Code {
             partition: notice.partition,
-            place: statement.place,
+            position: statement.position,
         };
         self.note_outcome(taken, resource, (domain, is_group), code, now);
         (taken != StatementOutcome::NoRoom).then_some(fingerprint)
@@ -360,14 +360,14 @@ impl Listener {
         &mut self,
         index: usize,
         resource: &Resource,
-        (partition, place): (u32, LogPosition),
+        (partition, position): (u32, LogPosition),
         denial: &Denial,
         now: Mono,
     ) {
         let public = resource.public();
         let is_new_ban = public.ignored
             && denial.cause == Cause::Banned
-            && self.bans_asked.get(&(resource.id, partition)) < Some(&place);
+            && self.bans_asked.get(&(resource.id, partition)) < Some(&position);
         if denial.version <= public.version && !is_new_ban {
             return;
         }
@@ -378,7 +378,7 @@ impl Listener {
         if due {
             self.refreshed.insert(resource.id, now);
             if is_new_ban {
-                self.bans_asked.insert((resource.id, partition), place);
+                self.bans_asked.insert((resource.id, partition), position);
             }
             self.want(index, Some(resource));
         } else {

@@ -118,12 +118,12 @@ impl Ledger {
         late: Span,
         now: Mono,
     ) -> bool {
-        let place = LogPosition::of_record(watermarks.log, watermarks.ruled);
+        let position = LogPosition::of_record(watermarks.log, watermarks.ruled);
         let known = self.known.entry((topic, watermarks.partition)).or_default();
-        if known.ruled.is_some_and(|ruled| place <= ruled) {
+        if known.ruled.is_some_and(|ruled| position <= ruled) {
             return false;
         }
-        known.ruled = Some(place);
+        known.ruled = Some(position);
         for (renewed, lease) in [
             (&known.lease, lease),
             (&known.copies_lease, LEASE_OF_COPIES),

@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn a_silent_topic_is_requested_from_its_ruling_aggregator() {
         let mut bench = ListenerBench::joined(2);
-        let beat = |bench: &mut ListenerBench, times: u64, partitions: u32| {
+        let heartbeat = |bench: &mut ListenerBench, times: u64, partitions: u32| {
             for ruled in 0..times {
                 bench.advance(Span::from_millis(250));
                 let watermarks = super::super::bench::watermarks(bench.log, 14 + ruled);
@@ -306,10 +306,10 @@ mod tests {
         bench.frame(0, 12, &[stated("acme", 11, Some(second(600)))]);
         bench.listener.feed_down(0);
         bench.listener.link_down(0);
-        beat(&mut bench, 9, 0);
+        heartbeat(&mut bench, 9, 0);
         assert_eq!(bench.open_ask(1), None);
         // The second takes over; the denial was lifted while no aggregator announced it.
-        beat(&mut bench, 2, u32::MAX);
+        heartbeat(&mut bench, 2, u32::MAX);
         bench.snapshot(1, 16, &[]);
         assert_eq!(bench.refused("acme"), None);
     }

@@ -192,7 +192,7 @@ impl Listener {
             if let Some(resource) = self.resource(ended.resource) {
                 let code = Code {
                     partition: ended.partition,
-                    place: ended.place,
+                    position: ended.position,
                 };
                 let name = (&*ended.domain, ended.is_group);
                 self.call_back(&resource, name, code, Change::Opened, now);

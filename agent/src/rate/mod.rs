@@ -457,7 +457,7 @@ impl Rate {
             happened: Happened::Refused {
                 copies,
                 cause: denied.cause(),
-                place: denied.code().map(|code| code.place),
+                position: denied.code().map(|code| code.position),
             },
         };
         self.shared.recorder.record(&event);

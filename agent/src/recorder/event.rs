@@ -73,7 +73,7 @@ pub(crate) enum Happened {
         /// The cause of the refusal.
         cause: Cause,
         /// The log position of the denial, if a statement refused the call.
-        place: Option<LogPosition>,
+        position: Option<LogPosition>,
     },
 }
 
@@ -152,14 +152,18 @@ impl EventWords {
             Happened::Refused {
                 copies,
                 cause,
-                place,
+                position,
             } => {
-                let kind = if place.is_some() { REFUSED_AT } else { REFUSED };
-                let place = place.unwrap_or_default();
+                let kind = if position.is_some() {
+                    REFUSED_AT
+                } else {
+                    REFUSED
+                };
+                let position = position.unwrap_or_default();
                 self.push(head | kind << 12 | u64::from(number_of(cause)));
-                self.push(u64::from(copies) << 32 | u64::from(place.generation));
-                self.push(place.offset);
-                self.push(u64::from(place.entry));
+                self.push(u64::from(copies) << 32 | u64::from(position.generation));
+                self.push(position.offset);
+                self.push(u64::from(position.entry));
             }
         }
         let bytes = event.domain.as_bytes().chunks_exact(8);
@@ -227,7 +231,7 @@ impl<'w> EventReader<'w> {
             }
             kind => {
                 let both = *self.words.next()?;
-                let place = LogPosition {
+                let position = LogPosition {
                     generation: both as u32,
                     offset: *self.words.next()?,
                     entry: *self.words.next()? as u32,
@@ -235,7 +239,7 @@ impl<'w> EventReader<'w> {
                 Happened::Refused {
                     copies: (both >> 32) as u32,
                     cause: cause_of((head & 0xfff) as u16),
-                    place: (kind == REFUSED_AT).then_some(place),
+                    position: (kind == REFUSED_AT).then_some(position),
                 }
             }
         };
@@ -316,7 +320,7 @@ mod tests {
                 Cause::NotRate,
             ]),
         ];
-        let place =
+        let position =
             (any::<u32>(), any::<u64>(), any::<u32>()).prop_map(|(generation, offset, entry)| {
                 LogPosition {
                     generation,
@@ -342,13 +346,15 @@ mod tests {
                     made: Timestamp::from_micros(made),
                 }
             }),
-            (any::<u32>(), cause, prop::option::of(place)).prop_map(|(copies, cause, place)| {
-                Happened::Refused {
-                    copies,
-                    cause,
-                    place,
+            (any::<u32>(), cause, prop::option::of(position)).prop_map(
+                |(copies, cause, position)| {
+                    Happened::Refused {
+                        copies,
+                        cause,
+                        position,
+                    }
                 }
-            }),
+            ),
         ]
     }
 
@@ -394,7 +400,7 @@ mod tests {
             happened: Happened::Refused {
                 copies: 1,
                 cause: Cause::Hard,
-                place: Some(LogPosition::default()),
+                position: Some(LogPosition::default()),
             },
         };
         words.write(&event);

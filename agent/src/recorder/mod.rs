@@ -386,7 +386,7 @@ mod tests {
         let refused = Happened::Refused {
             copies: 1,
             cause: Cause::Hard,
-            place: None,
+            position: None,
         };
         recorder.record(&RecorderEvent {
             happened: refused,

@@ -249,7 +249,7 @@ impl TestAgent {
     pub fn rule(&self, resource: &str, number: u64, ruling: Ruling) {
         let mut state = self.state();
         self.sweep(&mut state);
-        let place = LogPosition {
+        let position = LogPosition {
             generation: 1,
             offset: state.next_offset,
             entry: 0,
@@ -260,7 +260,7 @@ impl TestAgent {
         let now = self.agent.shared().clock.read_wall();
         let verdict = Verdict {
             partition: partition_of_resource(resource, PARTITIONS),
-            place,
+            position,
             epoch: EPOCH,
             resource: resource.into(),
             status: Some(status((number, copies), ruling, now)),

@@ -83,7 +83,7 @@ async fn a_hold_is_recorded_confirmed_listed_and_released() {
         confirmed.expect("a verdict"),
         Confirmation::Excess { copies: 1, scope }
     );
-    until_recorded(&aggregator, "beat sandbox [\"1x2\"]").await;
+    until_recorded(&aggregator, "heartbeat sandbox [\"1x2\"]").await;
     drop(hold);
     // After the first notice about it, so that this is a separate one.
     let last = sandbox.reserve("beta", 1).expect("not full");
@@ -100,7 +100,7 @@ async fn a_hold_is_recorded_confirmed_listed_and_released() {
     assert!(all.iter().all(|one| one.partition == partition));
     assert!(all.iter().map(|one| one.sequence).is_sorted());
     agent.shutdown(SOON).await;
-    assert_eq!(texts(&aggregator).pop().as_deref(), Some("beat last"));
+    assert_eq!(texts(&aggregator).pop().as_deref(), Some("heartbeat last"));
     drop(last);
     assert!(sandbox.reserve("acme", 1).is_err(), "blind, and closed");
 }
@@ -143,7 +143,7 @@ async fn a_lost_record_is_followed_by_a_list() {
         .await;
     assert!(texts(&aggregator).is_empty());
     aggregator.refuse(None);
-    until_recorded(&aggregator, "beat sandbox [\"1x2\"]").await;
+    until_recorded(&aggregator, "heartbeat sandbox [\"1x2\"]").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -168,13 +168,14 @@ async fn panicking_callbacks_are_counted_and_heartbeats_go_on() {
     aggregator
         .until("another", |_| agent.stats().callbacks_panicked == 2)
         .await;
-    let beats = |one: &Aggregator| {
+    let heartbeats = |one: &Aggregator| {
         let all = texts(one).into_iter();
-        all.filter(|text| text.starts_with("beat sandbox")).count()
+        all.filter(|text| text.starts_with("heartbeat sandbox"))
+            .count()
     };
-    let before = beats(&aggregator);
+    let before = heartbeats(&aggregator);
     aggregator
-        .until("two beats more", |one| before + 2 <= beats(one))
+        .until("two heartbeats more", |one| before + 2 <= heartbeats(one))
         .await;
     assert!(sandbox.reserve("beta", 1).is_err(), "what was heard counts");
     let confirmed = tokio::time::timeout(SOON, hold.confirmed()).await;
@@ -199,7 +200,7 @@ async fn strict_copies_may_be_granted_in_part() {
     aggregator.rule("a", "sandbox", granted(1, 5)).await;
     let hold = asking.await.expect("no panic").expect("granted");
     assert_eq!((hold.copies(), sandbox.held("acme")), (5, 5));
-    until_recorded(&aggregator, "beat sandbox [\"1x5\"]").await;
+    until_recorded(&aggregator, "heartbeat sandbox [\"1x5\"]").await;
     let asking = ask(6..=9);
     until_recorded(&aggregator, "reserve 2 acme x6..9").await;
     aggregator.rule("a", "sandbox", granted(2, 0)).await;

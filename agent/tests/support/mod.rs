@@ -48,7 +48,7 @@ pub struct Appended {
     pub refused: Vec<(String, String, u64)>,
 }
 
-/// A record about holds that was appended, as text: `hold 1 acme x2`, `beat list [1x2]`.
+/// A record about holds that was appended, as text: `hold 1 acme x2`, `heartbeat list [1x2]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldRecord {
     pub partition: u32,
@@ -141,7 +141,7 @@ impl Aggregator {
         let (offset, frame) = {
             let mut state = self.state();
             let notice = state.take(resource, domain, remaining);
-            let offset = notice.statement.place.offset;
+            let offset = notice.statement.position.offset;
             (offset, state.frame(resource, vec![notice], self.began))
         };
         self.publish(resource, frame).await;
@@ -352,9 +352,9 @@ impl Served {
                         let ops: Vec<String> = batch.ops().map(|op| text_of_op(&op)).collect();
                         state.take_said(partition, &batch.sender, ops.join(", "));
                     }
-                    Ok(Record::Heartbeat(beat)) => {
-                        let text = text_of_beat(&beat);
-                        state.take_said(partition, &beat.sender, text);
+                    Ok(Record::Heartbeat(heartbeat)) => {
+                        let text = text_of_heartbeat(&heartbeat);
+                        state.take_said(partition, &heartbeat.sender, text);
                     }
                     other => panic!("not an agent's: {other:?}"),
                 }
@@ -392,17 +392,17 @@ fn text_of_op(op: &HoldOp<'_>) -> String {
     }
 }
 
-fn text_of_beat(beat: &Heartbeat<'_>) -> String {
-    let mut text = "beat".to_owned();
-    if beat.head.last {
+fn text_of_heartbeat(heartbeat: &Heartbeat<'_>) -> String {
+    let mut text = "heartbeat".to_owned();
+    if heartbeat.head.last {
         text += " last";
     }
-    for part in beat.parts() {
+    for part in heartbeat.parts() {
         let listed: Vec<String> = part
             .listed()
             .map(|one| format!("{}x{}", one.number, one.copies))
             .collect();
-        text += &format!(" {} {listed:?}", beat.resource(part.resource));
+        text += &format!(" {} {listed:?}", heartbeat.resource(part.resource));
     }
     text
 }

@@ -45,7 +45,7 @@ impl State {
         domain: &str,
         remaining: Option<Duration>,
     ) -> StatementNotice {
-        let place = LogPosition {
+        let position = LogPosition {
             generation: 1,
             offset: self.ruled,
             entry: 0,
@@ -67,7 +67,7 @@ impl State {
             remaining: Span::from_std(remaining.unwrap_or_default()),
             statement: Statement {
                 scope: Scope::Pair(domain.into()),
-                place,
+                position,
                 kind,
             },
         };
@@ -114,7 +114,7 @@ impl State {
         status: HoldStatus,
         began: Instant,
     ) -> Vec<u8> {
-        let place = LogPosition {
+        let position = LogPosition {
             generation: 1,
             offset: self.ruled,
             entry: 0,
@@ -123,7 +123,7 @@ impl State {
         self.verdicts += 1;
         let verdict = Verdict {
             partition: tollgate_shared::names::partition_of_resource(resource, PARTITIONS),
-            place,
+            position,
             epoch: self.hold_records.last().expect("somebody was heard").epoch,
             resource: resource.into(),
             status: Some(status),

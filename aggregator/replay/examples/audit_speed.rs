@@ -147,10 +147,10 @@ fn main() {
         for said in &rulings.statements {
             denials += 1;
             if denials.is_power_of_two() {
-                let place = said.statement.place;
+                let position = said.statement.position;
                 a_code = Some(Code {
                     partition: index,
-                    place,
+                    position,
                 });
             }
             Announced {

@@ -378,7 +378,7 @@ mod tests {
                 remaining: Span::ZERO,
                 statement: Statement {
                     scope: Scope::Pair("a\u{1b}[2J".into()),
-                    place: LogPosition::default(),
+                    position: LogPosition::default(),
                     kind: StatementKind::Lifted,
                 },
             }],

@@ -146,7 +146,7 @@ impl<'a> Bench<'a> {
                     }
                     PlayerLine::Call { .. } => {}
                     PlayerLine::Heard { monotonic_ns, code } => {
-                        let place = (code.partition, code.place.offset, code.place.entry);
+                        let place = (code.partition, code.position.offset, code.position.entry);
                         entered.entry(place).or_insert(*monotonic_ns);
                     }
                 }
@@ -215,7 +215,7 @@ impl<'a> Bench<'a> {
             self.reached
                 .insert((scope.resource.clone(), scope.domain.clone()));
             let (Some(domain), Some(filled_ns)) =
-                (&scope.domain, filled_at.get(&statement.place.entry))
+                (&scope.domain, filled_at.get(&statement.position.entry))
             else {
                 continue;
             };
@@ -225,8 +225,8 @@ impl<'a> Bench<'a> {
             }
             let place = (
                 ruled.partition,
-                statement.place.offset,
-                statement.place.entry,
+                statement.position.offset,
+                statement.position.entry,
             );
             let pair = (scope.resource.clone(), domain.clone());
             let filled = (*filled_ns, wall_us);

@@ -343,9 +343,9 @@ async fn a_hold_ended_by_an_operator_stays_ended() {
     };
     world.served.await_json("/v1/holds", one);
     // After two full heartbeats it is still ended.
-    let beats = world.served.metric("tollgate_beats_total");
-    until("beats have come", || {
-        beats + 4.0 <= world.served.metric("tollgate_beats_total")
+    let heartbeats = world.served.metric("tollgate_heartbeats_total");
+    until("heartbeats have come", || {
+        heartbeats + 4.0 <= world.served.metric("tollgate_heartbeats_total")
     })
     .await;
     assert!(one(&world.served.json("/v1/holds")));

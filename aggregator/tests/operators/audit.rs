@@ -113,7 +113,7 @@ fn neighbours(all: &All) -> (u32, usize) {
     for (stream, partition, records) in all {
         let places: Vec<_> = records
             .iter()
-            .map(|r| announced(r).map(|a| a.statement.place))
+            .map(|r| announced(r).map(|a| a.statement.position))
             .collect();
         let apart = |two: &[_]| matches!(two, [Some(a), Some(b)] if a < b);
         if *stream == Stream::Denials
@@ -140,7 +140,7 @@ fn kinds(report: &Value) -> Vec<&str> {
 fn code(announced: &Announced) -> String {
     let code = tollgate_shared::log_position::Code {
         partition: announced.partition,
-        place: announced.statement.place,
+        position: announced.statement.position,
     };
     code.to_string()
 }
@@ -276,7 +276,7 @@ async fn an_audit_reports_every_altered_record_with_its_position() {
     altered(dir.path(), "more", |all| {
         of_denials(all, &mut |records| {
             let mut invented = announced(&records[at]).unwrap();
-            invented.statement.place.entry += 1_000;
+            invented.statement.position.entry += 1_000;
             let mut record = records.last().unwrap().clone();
             record.offset += 1;
             record.bytes = encoded(&invented);
@@ -300,7 +300,7 @@ async fn an_altered_hit_or_tick_is_found_and_a_doubled_batch_is_a_remark() {
     let caused = {
         let mut all = all;
         let first = announced(&of(&mut all, Stream::Denials, partition)[at]);
-        first.unwrap().statement.place
+        first.unwrap().statement.position
     };
     let position = |records: &[Delivered]| {
         let mut records = records.iter();

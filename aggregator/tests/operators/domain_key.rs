@@ -134,10 +134,10 @@ async fn a_domain_key_hides_names_and_lookups_by_name_work() {
     let (_, shown) = run_command(&["pairs", "show", "api.search", "midas-corp"], true);
     assert!(shown.contains("100 of 100 hits"), "{shown}");
     let (code, why) = run_command(&["explain", "api.search", "acme-ltd"], true);
-    let place = denied.code().expect("it was denied by the aggregator");
-    assert!(code == 0 && why.contains(&place.to_string()), "{why}");
+    let position = denied.code().expect("it was denied by the aggregator");
+    assert!(code == 0 && why.contains(&position.to_string()), "{why}");
     let (_, why) = run_command(&["explain", "api.search", "acme-ltd"], false);
-    assert!(!why.contains(&place.to_string()), "{why}");
+    assert!(!why.contains(&position.to_string()), "{why}");
 
     // An operator's act by name applies to the hash.
     let reason = ["--reason", "a test"];

@@ -92,7 +92,7 @@ impl World {
             first: self.at(first),
             last: self.at(last),
             cause: Cause::Tier(1),
-            place: None,
+            position: None,
         });
         let mut writer = Writer::new();
         let hits: Vec<_> = hits.collect();

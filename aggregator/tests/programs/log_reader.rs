@@ -244,7 +244,7 @@ fn statement_of(announced: &Announced) -> Value {
     };
     let mut expected = json!({
         "resource": announced.resource, "name": name,
-        "offset": announced.statement.place.offset, "entry": announced.statement.place.entry,
+        "offset": announced.statement.position.offset, "entry": announced.statement.position.entry,
     });
     if let StatementKind::Denied(denial) = &announced.statement.kind {
         expected["end_us"] = denial.end.as_micros().into();

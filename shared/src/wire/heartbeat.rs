@@ -41,7 +41,7 @@ pub struct Listed<'a> {
 /// A part to write: the sender's holds of one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part<'a> {
-    /// Index into the beat's resources.
+    /// Index into the heartbeat's resources.
     pub resource: u32,
     /// Numbers of reserves and seizes that were sent before this heartbeat and whose verdicts the agent
     /// has not received: it does not count them as held yet. Ascending.
@@ -145,7 +145,7 @@ impl<'a> Heartbeat<'a> {
     }
 
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        reader.fixed_array("beat", 9, "9")?;
+        reader.fixed_array("heartbeat", 9, "9")?;
         let sender = Sender::read(reader)?;
         let resources = read_resources(reader)?;
         let replaces = if reader.nil() {

@@ -112,7 +112,7 @@ pub struct Refused<'a> {
     /// Why.
     pub cause: Cause,
     /// The statement under which they were refused, if there was one.
-    pub place: Option<LogPosition>,
+    pub position: Option<LogPosition>,
 }
 
 /// A decoded batch, borrowing from its bytes.
@@ -407,7 +407,7 @@ fn read_refused<'a>(
         first: read_age(reader, sent)?,
         last: read_age(reader, sent)?,
         cause: Cause::read(reader)?,
-        place: if reader.nil() {
+        position: if reader.nil() {
             None
         } else {
             Some(read_log_position(reader)?)
@@ -480,8 +480,8 @@ fn write_refused(writer: &mut Writer, entry: &Refused<'_>, sent: Timestamp) {
     writer.i64(sent.signed_micros_since(entry.first));
     writer.i64(sent.signed_micros_since(entry.last));
     entry.cause.write(writer);
-    match entry.place {
-        Some(place) => write_log_position(writer, place),
+    match entry.position {
+        Some(position) => write_log_position(writer, position),
         None => writer.nil(),
     }
 }

@@ -5,7 +5,7 @@ use super::writer::Writer;
 use crate::log_position::LogPosition;
 
 pub(super) fn read_log_position(reader: &mut Reader<'_>) -> Result<LogPosition, DecodeError> {
-    reader.fixed_array("place", 3, "3")?;
+    reader.fixed_array("log position", 3, "3")?;
     Ok(LogPosition {
         generation: reader.u32("generation")?,
         offset: reader.u64("offset")?,
@@ -13,9 +13,9 @@ pub(super) fn read_log_position(reader: &mut Reader<'_>) -> Result<LogPosition, 
     })
 }
 
-pub(super) fn write_log_position(writer: &mut Writer, place: LogPosition) {
+pub(super) fn write_log_position(writer: &mut Writer, position: LogPosition) {
     writer.array(3);
-    writer.u64(u64::from(place.generation));
-    writer.u64(place.offset);
-    writer.u64(u64::from(place.entry));
+    writer.u64(u64::from(position.generation));
+    writer.u64(position.offset);
+    writer.u64(u64::from(position.entry));
 }

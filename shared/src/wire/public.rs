@@ -110,7 +110,7 @@ pub struct PublicCopies {
     /// How long a hold may last; `None`: without end.
     #[serde(default, skip_serializing_if = "is_default")]
     pub max_age: Option<Span>,
-    /// The silence after which an agent counts as gone: agents beat several times as often.
+    /// The silence after which an agent counts as gone: agents send heartbeats several times as often.
     pub agent_timeout: Span,
     /// The groups, by name.
     #[serde(default, skip_serializing_if = "is_default")]

@@ -1,15 +1,15 @@
 //! Records of a partition: everything that its engine reads.
 //!
 //! ```text
-//! genesis  1  [generation, random]                                     tag
-//! hits     2  see `hits`
-//! holds    3  see `holds`
-//! beat     4  see `heartbeat`
-//! tick     5  [generation, random, owner, instance (16 bytes), number] tag
-//! totals   6  [resource, source partition, source offset, nil, first millisecond,
-//!              [[milliseconds later, copies, unguarded], ...]] tag
-//! pointer  7  [version, digest (32 bytes)]                             tag
-//! testimony 136  see `state_digest`                                  tag
+//! genesis            1    [generation, random]                                     tag
+//! hits               2    see `hits`
+//! holds              3    see `holds`
+//! heartbeat          4    see `heartbeat`
+//! tick               5    [generation, random, owner, instance (16 bytes), number] tag
+//! totals             6    [resource, source partition, source offset, nil, first millisecond,
+//!                          [[milliseconds later, copies, unguarded], ...]]         tag
+//! limits activation  7    [version, digest (32 bytes)]                             tag
+//! state digest       136  see `state_digest`                                       tag
 //! ```
 //!
 //! A kind with its top bit set may be skipped by a build that does not know it. Any other unknown kind stops
@@ -186,7 +186,7 @@ impl<'a> Record<'a> {
             kind::TICK => Self::Tick(Tick::read(&mut reader)?),
             kind::TOTALS => Self::Totals(Totals::read(&mut reader)?),
             kind::LIMITS_ACTIVATION => {
-                reader.fixed_array("pointer", 2, "2")?;
+                reader.fixed_array("limits activation", 2, "2")?;
                 Self::LimitsActivation(LimitsActivation {
                     version: reader.u64("version")?,
                     digest: reader.array_of_bytes("digest")?,

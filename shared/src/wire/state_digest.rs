@@ -2,7 +2,7 @@
 //! compare.
 //!
 //! ```text
-//! testimony  136  [offset, rules, form, digest (16 bytes), group, owner, instance (16 bytes)]  tag
+//! state digest 136  [offset, rules, form, digest (16 bytes), group, owner, instance (16 bytes)]  tag
 //! ```
 //!
 //! A state digest is in the partition that it is about, after the record up to which it covers the
@@ -34,7 +34,7 @@ pub struct StateDigest<'a> {
 
 impl<'a> StateDigest<'a> {
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        reader.fixed_array("testimony", 7, "7")?;
+        reader.fixed_array("state digest", 7, "7")?;
         Ok(Self {
             offset: reader.u64("offset")?,
             rules: reader.u32("rules")?,

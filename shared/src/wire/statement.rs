@@ -88,7 +88,7 @@ pub struct Statement {
     /// Its scope.
     pub scope: Scope,
     /// The log position of its cause.
-    pub place: LogPosition,
+    pub position: LogPosition,
     /// Its content.
     pub kind: StatementKind,
 }
@@ -192,7 +192,7 @@ impl Statement {
         reader.fixed_array("statement", 4, "4")?;
         Ok(Self {
             scope: Scope::read(reader)?,
-            place: read_log_position(reader)?,
+            position: read_log_position(reader)?,
             kind: StatementKind::read(reader)?,
         })
     }
@@ -200,7 +200,7 @@ impl Statement {
     pub(super) fn write(&self, writer: &mut Writer) {
         writer.array(4);
         self.scope.write(writer);
-        write_log_position(writer, self.place);
+        write_log_position(writer, self.position);
         self.kind.write(writer);
     }
 }

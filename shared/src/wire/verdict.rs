@@ -34,7 +34,7 @@ pub struct Verdict {
     /// The partition that ruled.
     pub partition: u32,
     /// The log position of its cause.
-    pub place: LogPosition,
+    pub position: LogPosition,
     /// The epoch that it is for; other epochs of the same name ignore it.
     pub epoch: u128,
     /// The resource.
@@ -175,7 +175,7 @@ impl Verdict {
         reader.fixed_array("verdict", 5, "5")?;
         Ok(Self {
             partition: reader.u32("partition")?,
-            place: read_log_position(reader)?,
+            position: read_log_position(reader)?,
             epoch: u128::from_be_bytes(reader.array_of_bytes("epoch")?),
             resource: reader.text("resource", 1, NAME_BYTES_MAX)?.into(),
             status: unless_nil(reader, HoldStatus::read)?,
@@ -185,7 +185,7 @@ impl Verdict {
     fn write(&self, writer: &mut Writer) {
         writer.array(5);
         writer.u64(u64::from(self.partition));
-        write_log_position(writer, self.place);
+        write_log_position(writer, self.position);
         writer.bytes(&self.epoch.to_be_bytes());
         writer.text(&self.resource);
         or_nil(writer, self.status.as_ref(), HoldStatus::write);

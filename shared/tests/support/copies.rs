@@ -59,7 +59,7 @@ pub fn holds(writer: &mut Writer) {
 }
 
 /// A list of one resource, a digest of another.
-pub fn beat(writer: &mut Writer) {
+pub fn heartbeat(writer: &mut Writer) {
     let listed = [
         Listed {
             number: 7,
@@ -105,7 +105,7 @@ pub fn beat(writer: &mut Writer) {
 }
 
 /// The last heartbeat of an epoch.
-pub fn last_beat(writer: &mut Writer) {
+pub fn last_heartbeat(writer: &mut Writer) {
     let head = HeartbeatHead {
         last: true,
         ..HeartbeatHead::default()
@@ -149,7 +149,7 @@ pub fn verdicts(writer: &mut Writer) {
     ];
     let verdicts = (0..).zip(all).map(|(entry, status)| Verdict {
         partition: 3,
-        place: LogPosition {
+        position: LogPosition {
             generation: 1,
             offset: 300,
             entry,

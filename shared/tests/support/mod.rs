@@ -44,9 +44,9 @@ pub fn decoders() -> Vec<Decoder> {
                     Record::Holds(batch) => {
                         assert_eq!(batch.ops().count(), batch.ops_len() as usize);
                     }
-                    Record::Heartbeat(beat) => {
-                        assert_eq!(beat.parts().count(), beat.parts_len() as usize);
-                        for part in beat.parts() {
+                    Record::Heartbeat(heartbeat) => {
+                        assert_eq!(heartbeat.parts().count(), heartbeat.parts_len() as usize);
+                        for part in heartbeat.parts() {
                             if let HoldsRead::List { len, .. } = part.holds {
                                 assert_eq!(part.listed().count(), len as usize);
                             }
@@ -97,7 +97,7 @@ pub fn decoders() -> Vec<Decoder> {
 fn statement() -> Statement {
     Statement {
         scope: Scope::Pair("acme".into()),
-        place: LogPosition {
+        position: LogPosition {
             generation: 1,
             offset: 300,
             entry: 2,
@@ -169,14 +169,14 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             include_str!("golden/holds.hex").trim(),
         ),
         (
-            "record/beat",
-            encoded(&copies::beat),
-            include_str!("golden/beat.hex").trim(),
+            "record/heartbeat",
+            encoded(&copies::heartbeat),
+            include_str!("golden/heartbeat.hex").trim(),
         ),
         (
-            "record/last beat",
-            encoded(&copies::last_beat),
-            include_str!("golden/last-beat.hex").trim(),
+            "record/last heartbeat",
+            encoded(&copies::last_heartbeat),
+            include_str!("golden/last-heartbeat.hex").trim(),
         ),
         (
             "verdicts",
@@ -350,7 +350,7 @@ fn hits(writer: &mut Writer) {
         first: at,
         last: sent,
         cause: Cause::Hard,
-        place: Some(LogPosition {
+        position: Some(LogPosition {
             generation: 1,
             offset: 300,
             entry: 2,

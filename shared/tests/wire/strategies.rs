@@ -57,9 +57,9 @@ pub fn a_statement() -> impl Strategy<Value = Statement> {
         Just(Scope::Resource),
         a_name().prop_map(|name| Scope::Group(name.into())),
     ];
-    (scope, a_log_position(), kind).prop_map(|(scope, place, kind)| Statement {
+    (scope, a_log_position(), kind).prop_map(|(scope, position, kind)| Statement {
         scope,
-        place,
+        position,
         kind,
     })
 }

@@ -66,7 +66,7 @@ enum Seen<'a> {
     Genesis(LogId),
     Hits(Sender<'a>, Vec<&'a str>, Vec<Hit<'a>>, Vec<Refused<'a>>),
     Holds(Sender<'a>, Vec<&'a str>, Vec<HoldOp<'a>>),
-    Beat(Sender<'a>, Vec<&'a str>, HeartbeatHead, Vec<SeenPart<'a>>),
+    Heartbeat(Sender<'a>, Vec<&'a str>, HeartbeatHead, Vec<SeenPart<'a>>),
     Tick(Tick<'a>),
     Totals(&'a str, (u32, u64), Vec<Total>),
     LimitsActivation(LimitsActivation),
@@ -91,7 +91,7 @@ impl<'a> Seen<'a> {
             Record::Genesis(log) => Self::Genesis(*log),
             Record::Hits(batch) => Self::hits(batch),
             Record::Holds(batch) => Self::holds(batch),
-            Record::Heartbeat(beat) => Self::beat(beat),
+            Record::Heartbeat(heartbeat) => Self::heartbeat(heartbeat),
             Record::Tick(tick) => Self::Tick(*tick),
             Record::Totals(totals) => Self::Totals(
                 totals.resource,
@@ -119,9 +119,9 @@ impl<'a> Seen<'a> {
         Self::Holds(batch.sender, batch.resources().to_vec(), ops)
     }
 
-    fn beat(beat: &Heartbeat<'a>) -> Self {
-        let parts: Vec<_> = beat.parts().collect();
-        assert_eq!(parts.len(), beat.parts_len() as usize);
+    fn heartbeat(heartbeat: &Heartbeat<'a>) -> Self {
+        let parts: Vec<_> = heartbeat.parts().collect();
+        assert_eq!(parts.len(), heartbeat.parts_len() as usize);
         let parts = parts.iter().map(|part| {
             let listed: Vec<_> = part.listed().collect();
             let (digest, range) = match part.holds {
@@ -142,10 +142,10 @@ impl<'a> Seen<'a> {
                 listed,
             }
         });
-        Self::Beat(
-            beat.sender,
-            beat.resources().to_vec(),
-            beat.head,
+        Self::Heartbeat(
+            heartbeat.sender,
+            heartbeat.resources().to_vec(),
+            heartbeat.head,
             parts.collect(),
         )
     }
@@ -171,7 +171,7 @@ impl<'a> Seen<'a> {
             Self::Holds(sender, resources, ops) => {
                 write_holds(&mut writer, sender, resources, ops.iter().copied());
             }
-            Self::Beat(sender, resources, head, parts) => {
+            Self::Heartbeat(sender, resources, head, parts) => {
                 let parts: Vec<Part<'_>> = parts.iter().map(SeenPart::part).collect();
                 write_heartbeat(&mut writer, sender, resources, *head, &parts);
             }
@@ -348,8 +348,8 @@ pub fn record_seeds() -> Vec<Vec<u8>> {
         golden!("hits"),
         golden!("calls"),
         golden!("holds"),
-        golden!("beat"),
-        golden!("last-beat"),
+        golden!("heartbeat"),
+        golden!("last-heartbeat"),
         golden!("tick"),
         golden!("totals"),
         golden!("pointer"),

@@ -43,7 +43,7 @@ const EARLY_US: u64 = 60_000;
 const ROOM: usize = 100;
 
 /// A heartbeat that is older than this shows nothing: one comes every 250 ms.
-const BEAT_WITHIN_US: u64 = 500_000;
+const HEARTBEAT_WITHIN_US: u64 = 500_000;
 
 /// Statements reach an agent in time if its messages take no longer than this.
 const IN_TIME_US: u64 = 100_000;
@@ -227,17 +227,18 @@ impl World {
                 let of_it = |one: &&Watermark| one.partition == notice.partition;
                 let watermark = message.watermarks.iter().find(of_it);
                 let is_foreign = watermark.is_some_and(|one| log != Some(one.log));
-                let place = notice.statement.place;
-                if is_foreign || log.is_some_and(|log| place.generation < log.generation) {
+                let position = notice.statement.position;
+                if is_foreign || log.is_some_and(|log| position.generation < log.generation) {
                     continue;
                 }
                 // What is older than everything received without a gap is no news, unless a snapshot fills a gap.
                 let reached = before.get(&(&**resource, notice.partition));
-                let is_newer = |place: LogPosition| reached.is_none_or(|reached| *reached <= place);
+                let is_newer =
+                    |position: LogPosition| reached.is_none_or(|reached| *reached <= position);
                 let is_news = watermark.is_some_and(|one| {
                     let fills = message.is_last.is_some()
                         && is_newer(LogPosition::of_record(one.log, one.ruled));
-                    is_newer(place) || fills
+                    is_newer(position) || fills
                 });
                 let processed = (is_processed, is_processed && is_news);
                 host.received
@@ -264,14 +265,14 @@ impl World {
             }
         }
         let mut wrong = None;
-        for ((resource, partition), place) in after {
-            if before.get(&(resource, partition)) == Some(&place) {
+        for ((resource, partition), position) in after {
+            if before.get(&(resource, partition)) == Some(&position) {
                 continue;
             }
-            received.reaches((resource, partition), place, (message.by, self.now_us));
+            received.reaches((resource, partition), position, (message.by, self.now_us));
             if !counts {
                 wrong = Some(format!(
-                    "agent {agent} has {resource}, partition {partition} up to {place} by owner {peer}"
+                    "agent {agent} has {resource}, partition {partition} up to {position} by owner {peer}"
                 ));
             }
         }
@@ -292,7 +293,7 @@ impl World {
             one.is_due && !one.is_superseded && self.now_us + early_us < one.ends_us.1
         };
         let reached = received.reached.get(&(key.0, code.partition))?;
-        let is_leased = process.received_upto(resource, code.partition) == Some(reached.place)
+        let is_leased = process.received_upto(resource, code.partition) == Some(reached.position)
             && self.now_us + EARLY_US < reached.from_us + lease_us(resource);
         let is_of_this_log = process.known_log(code.partition) == one.log;
         (is_due(one) && is_leased && is_of_this_log).then_some(code)
@@ -342,12 +343,12 @@ impl World {
     pub(super) fn is_in_time(&self, agent: usize) -> bool {
         let host = &self.agents[agent];
         let arrives = |owner: usize| {
-            let beat = host.received.heartbeats.get(&owner)?;
-            let of = self.publishers.get(&beat.instance)?;
+            let heartbeat = host.received.heartbeats.get(&owner)?;
+            let of = self.publishers.get(&heartbeat.instance)?;
             let trip_us = *host.received.round_trips.get(&owner)?;
             let is_present = (of.owner, of.life) == (owner, self.owners[owner].life);
-            let is_lately = self.now_us <= beat.at_us + BEAT_WITHIN_US;
-            Some(is_present && is_lately && beat.late_us.max(trip_us) <= IN_TIME_US)
+            let is_lately = self.now_us <= heartbeat.at_us + HEARTBEAT_WITHIN_US;
+            Some(is_present && is_lately && heartbeat.late_us.max(trip_us) <= IN_TIME_US)
         };
         let mut owners = 0..self.owners.len();
         ROOM <= host.plan.denials_max && owners.all(|owner| arrives(owner) == Some(true))

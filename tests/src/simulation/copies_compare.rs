@@ -48,7 +48,7 @@ pub(super) fn turn(
 ) -> Result<Option<Fate>, String> {
     let (sender, entries) = match record {
         Record::Holds(batch) => (&batch.sender, batch.ops_len()),
-        Record::Heartbeat(beat) => (&beat.sender, beat.parts_len()),
+        Record::Heartbeat(heartbeat) => (&heartbeat.sender, heartbeat.parts_len()),
         _ => return Ok(None),
     };
     let expected = match (unruled, outcome.turn) {
@@ -110,7 +110,7 @@ pub(super) fn verdicts(
         let op = ops.get(expected.entry as usize).copied();
         (&*due.agent, due.epoch) == (&*expected.process.0, expected.process.1)
             && *due.resource == *expected.resource
-            && (ops.is_empty() || due.place.entry == expected.entry)
+            && (ops.is_empty() || due.position.entry == expected.entry)
             && due.status.is_some() == expected.status.is_some()
             && due
                 .status

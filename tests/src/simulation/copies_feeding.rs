@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use tollgate_limits::versions::Version;
 use tollgate_model::copies::{
-    BeatRecord, CopiesAct, CopiesModel, CopiesOutcome, CopiesVersion, HoldAct, HoldsRecord,
+    CopiesAct, CopiesModel, CopiesOutcome, CopiesVersion, HeartbeatRecord, HoldAct, HoldsRecord,
     LimitedCopies, ListedHold, ModelOp, ModelPart, PartHolds, SentBy,
 };
 use tollgate_model::log::RecordOutcome;
@@ -62,7 +62,7 @@ impl Watch {
         let at = (kept.appended.as_micros(), rates.moved_us);
         match record {
             Record::Holds(batch) => copies.holds(&holds_of(batch, at)),
-            Record::Heartbeat(beat) => copies.beat(&beat_of(beat, at)),
+            Record::Heartbeat(heartbeat) => copies.heartbeat(&heartbeat_of(heartbeat, at)),
             Record::Tick(_) if rates.tick_counted => {
                 let knows = |name: &str, epoch| model.knows_agent(name, epoch);
                 copies.tick(kept.appended.as_micros(), knows)
@@ -149,7 +149,7 @@ fn holds_of<'a>(batch: &HoldBatch<'a>, at: SentAt) -> HoldsRecord<'a> {
     }
 }
 
-fn beat_of<'a>(beat: &Heartbeat<'a>, at: SentAt) -> BeatRecord<'a> {
+fn heartbeat_of<'a>(heartbeat: &Heartbeat<'a>, at: SentAt) -> HeartbeatRecord<'a> {
     let holds = |part: &PartRead<'a>| match part.holds {
         HoldsRead::Digest(digest) => {
             PartHolds::Digest(Box::new(move |held| digest_of(held) == digest))
@@ -170,15 +170,15 @@ fn beat_of<'a>(beat: &Heartbeat<'a>, at: SentAt) -> BeatRecord<'a> {
                 .collect(),
         },
     };
-    BeatRecord {
-        sender: sender_of(&beat.sender, at),
-        replaces: beat.head.replaces,
-        more: beat.head.more,
-        last: beat.head.last,
-        parts: beat
+    HeartbeatRecord {
+        sender: sender_of(&heartbeat.sender, at),
+        replaces: heartbeat.head.replaces,
+        more: heartbeat.head.more,
+        last: heartbeat.head.last,
+        parts: heartbeat
             .parts()
             .map(|part| ModelPart {
-                resource: beat.resource(part.resource),
+                resource: heartbeat.resource(part.resource),
                 holds: holds(&part),
                 awaiting: part.awaiting().collect(),
                 asked: part.asked().collect(),

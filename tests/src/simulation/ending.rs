@@ -319,11 +319,11 @@ impl World {
             for ((resource, scope), stated) in &ruled.stated {
                 let denied = stated
                     .last()
-                    .and_then(|one| Some((one.place, end_of(one)?)));
-                let is_due = |(place, end): &(LogPosition, Timestamp)| {
-                    self.should_be_in_force(agent, (ruled.index, *place), *end)
+                    .and_then(|one| Some((one.position, end_of(one)?)));
+                let is_due = |(position, end): &(LogPosition, Timestamp)| {
+                    self.should_be_in_force(agent, (ruled.index, *position), *end)
                 };
-                let Some((place, _)) = denied.filter(is_due) else {
+                let Some((position, _)) = denied.filter(is_due) else {
                     continue;
                 };
                 let domains = match scope {
@@ -343,8 +343,9 @@ impl World {
                 checked[usize::from(is_of_copies)] += 1;
                 let refuses = |domain: &&str| self.refusal(agent, resource, domain).is_some();
                 if let Some(domain) = domains.into_iter().find(|domain| !refuses(domain)) {
-                    let what =
-                        format!("agent {agent} does not refuse {resource} for {domain}: {place}");
+                    let what = format!(
+                        "agent {agent} does not refuse {resource} for {domain}: {position}"
+                    );
                     return self.violated(7, "deny lists agree with the log", what);
                 }
             }
@@ -359,12 +360,12 @@ impl World {
     fn should_be_in_force(
         &self,
         agent: usize,
-        (partition, place): (u32, LogPosition),
+        (partition, position): (u32, LogPosition),
         end: Timestamp,
     ) -> bool {
         let ruled = &self.watch.ruled[partition as usize];
         let stream = tollgate_log::Stream::Hits;
-        let cause = self.watch.record(stream, partition, place.offset);
+        let cause = self.watch.record(stream, partition, position.offset);
         let (Some(cause), Some(since_us)) = (cause, self.agents[agent].in_time_us) else {
             return false;
         };
@@ -385,7 +386,7 @@ impl World {
         let begins = ruled.generations.last().map_or(0, |(begins, _)| *begins);
         let begun = self.watch.record(stream, partition, begins);
         let is_stated_again = begun.is_some_and(|one| one.at_us < latest_us);
-        is_due && has_arrived && is_in_force && (place.generation == newest || is_stated_again)
+        is_due && has_arrived && is_in_force && (position.generation == newest || is_stated_again)
     }
 
     /// The latest instant that the log's clock may show: append times never decrease, though the clock was set back.

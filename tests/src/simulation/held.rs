@@ -85,12 +85,12 @@ impl Ruled {
         for due in &self.rulings.verdicts {
             let verdict = Verdict {
                 partition: self.index,
-                place: due.place,
+                position: due.position,
                 epoch: due.epoch,
                 resource: (*due.resource).into(),
                 status: due.status.clone(),
             };
-            self.verdicts.entry(due.place).or_default().push(verdict);
+            self.verdicts.entry(due.position).or_default().push(verdict);
         }
     }
 
@@ -142,7 +142,7 @@ impl Watch {
     pub fn says_verdict(&self, verdict: &Verdict) -> bool {
         let all = self.ruled.iter().chain(&self.past);
         all.filter(|ruled| ruled.index == verdict.partition)
-            .filter_map(|ruled| ruled.verdicts.get(&verdict.place))
+            .filter_map(|ruled| ruled.verdicts.get(&verdict.position))
             .any(|verdicts| verdicts.contains(verdict))
     }
 
@@ -158,7 +158,7 @@ impl Watch {
         cover.add("hold ended by age", rulings.copies.ended_by_age);
         let by_operator = rulings.copies.ended_by_operator;
         cover.add("hold ended by an operator", by_operator);
-        cover.add("list of holds wanted", rulings.copies.beats_wanted);
+        cover.add("list of holds wanted", rulings.copies.heartbeats_wanted);
         for news in &rulings.agents {
             match news.change {
                 AgentChange::Gone { copies } => cover.add("copies of the gone back", copies),

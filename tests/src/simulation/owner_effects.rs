@@ -328,10 +328,10 @@ impl World {
         }
         *sequence = frame.sequence;
         let is_late = |notice: &&StatementNotice| {
-            let place = notice.statement.place;
+            let position = notice.statement.position;
             let known = watermarks.get(&notice.partition);
             known.is_some_and(|upto: &LogPosition| {
-                upto.generation == place.generation && place < *upto
+                upto.generation == position.generation && position < *upto
             })
         };
         let late = frame.statements.iter().find(is_late).cloned();
@@ -446,8 +446,8 @@ fn kind_of(record: &[u8]) -> String {
             _ => "operations on holds that cannot be read".to_owned(),
         },
         Some(&kind::HEARTBEAT) => match Record::decode(record) {
-            Ok(Record::Heartbeat(beat)) => format!("a beat: {beat:?}"),
-            _ => "a beat that cannot be read".to_owned(),
+            Ok(Record::Heartbeat(heartbeat)) => format!("a heartbeat: {heartbeat:?}"),
+            _ => "a heartbeat that cannot be read".to_owned(),
         },
         _ => format!("{} bytes", record.len()),
     }
@@ -469,7 +469,7 @@ pub fn describe_frame(bytes: &[u8]) -> String {
                     };
                     format!(
                         "{:?} {says} by {}",
-                        notices.statement.scope, notices.statement.place
+                        notices.statement.scope, notices.statement.position
                     )
                 })
                 .collect();

@@ -51,7 +51,7 @@ pub(super) struct SentBy {
 /// How far the statements of a resource's partition have been received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reached {
-    pub place: LogPosition,
+    pub position: LogPosition,
     /// When that position last advanced.
     pub at_us: u64,
     /// The least instant from which the agent may count the lease.
@@ -127,14 +127,14 @@ impl Received {
     pub fn reaches(
         &mut self,
         (resource, partition): (&str, u32),
-        place: LogPosition,
+        position: LogPosition,
         (by, now_us): (SentBy, u64),
     ) {
         let from_us = self.seems_sent_us(by).unwrap_or(0);
         let key = (Box::from(resource), partition);
         let before_us = self.reached.get(&key).map_or(0, |one| one.from_us);
         let reached = Reached {
-            place,
+            position,
             at_us: now_us,
             from_us: from_us.max(before_us),
         };
@@ -160,7 +160,7 @@ impl Received {
         let statement = &notice.statement;
         let code = Code {
             partition: notice.partition,
-            place: statement.place,
+            position: statement.position,
         };
         let end = end_of(statement);
         let left_us = notice.remaining.as_micros();
@@ -209,7 +209,8 @@ impl Received {
         let older = match self.newest.get(&key).copied() {
             Some(newest) if newest == code => return,
             Some(newest)
-                if code.place < newest.place && self.is_of((resource, scope), newest, log) =>
+                if code.position < newest.position
+                    && self.is_of((resource, scope), newest, log) =>
             {
                 code
             }
@@ -255,12 +256,12 @@ impl Received {
         (partition, below): (u32, LogPosition),
         listed: &[StatementNotice],
     ) {
-        let of_it = |code: &Code| code.partition == partition && code.place < below;
+        let of_it = |code: &Code| code.partition == partition && code.position < below;
         for (code, at) in self.statements.iter_mut().filter(|(code, _)| of_it(code)) {
             for one in at.iter_mut().filter(|one| *one.resource == *resource) {
                 one.is_due &= listed.iter().any(|notice| {
                     let statement = &notice.statement;
-                    (notice.partition, statement.place) == (code.partition, code.place)
+                    (notice.partition, statement.position) == (code.partition, code.position)
                         && statement.scope == one.scope
                 });
             }
@@ -269,12 +270,12 @@ impl Received {
 
     /// Notes a watermark that the agent has processed.
     pub fn guard(&mut self, one: &Watermark, by: Option<SentBy>, now_us: u64) {
-        let place = LogPosition::of_record(one.log, one.ruled);
+        let position = LogPosition::of_record(one.log, one.ruled);
         let until_us = by.and_then(|by| self.seems_sent_us(by));
         let until_us = until_us.filter(|_| one.current).map(|us| us + GUARDED_US);
         let (newest, guarded) = self.guards.entry(one.partition).or_default();
-        if *newest < place {
-            *newest = place;
+        if *newest < position {
+            *newest = position;
             if guarded.end < now_us {
                 guarded.start = now_us;
             }
@@ -311,7 +312,7 @@ mod tests {
             window: Span::from_secs(1),
             most: u64::MAX,
         };
-        let place = LogPosition {
+        let position = LogPosition {
             generation: 1,
             offset,
             entry: 0,
@@ -321,7 +322,7 @@ mod tests {
             remaining: Span::from_micros(left_us.unwrap_or(0)),
             statement: Statement {
                 scope: Scope::Resource,
-                place,
+                position,
                 kind: left_us
                     .map(denied)
                     .map_or(StatementKind::Lifted, StatementKind::Denied),
@@ -353,7 +354,7 @@ mod tests {
             }
             let code = |offset| Code {
                 partition: 0,
-                place: notice(offset, None).statement.place,
+                position: notice(offset, None).statement.position,
             };
             let of = |offset| received.arrived(("r", &Scope::Resource), code(offset));
             let is_over = |offset| of(offset).is_some_and(|one| one.is_superseded);

@@ -97,14 +97,14 @@ impl World {
         let Some(named) = arrived.find(is_named) else {
             return Some("this statement has not arrived".to_owned());
         };
-        self.outdated(named, (code.partition, code.place), known)
+        self.outdated(named, (code.partition, code.position), known)
     }
 
     /// Why a statement that has arrived justifies no refusal any more.
     fn outdated(
         &self,
         named: &Arrived,
-        (partition, place): (u32, LogPosition),
+        (partition, position): (u32, LogPosition),
         (log, upto): Known,
     ) -> Option<String> {
         if named.log.is_some() && named.log != log {
@@ -122,9 +122,9 @@ impl World {
         let key = (named.resource.clone(), named.scope.clone());
         let stated = ruled.stated.get(&key).filter(|_| ruled.log == log)?;
         let mut known = stated.iter().rev();
-        let newest = known.find(|one| upto.is_some_and(|upto| one.place < upto))?;
-        (newest.kind == StatementKind::Lifted && place < newest.place).then(|| {
-            let lifted = newest.place;
+        let newest = known.find(|one| upto.is_some_and(|upto| one.position < upto))?;
+        (newest.kind == StatementKind::Lifted && position < newest.position).then(|| {
+            let lifted = newest.position;
             format!("it was lifted at {lifted}, and everything below {upto:?} has arrived")
         })
     }
@@ -240,7 +240,7 @@ mod tests {
         let partitions = world.plan.partitions;
         let partition = tollgate_shared::names::partition_of_resource(COPIES[0], partitions);
         let ruled = &mut world.watch.ruled[partition as usize];
-        let place = LogPosition {
+        let position = LogPosition {
             generation: ruled.log.map_or(0, |log| log.generation),
             offset: ruled.first_since(world.now_us - 3_000_000),
             entry: 0,
@@ -257,7 +257,7 @@ mod tests {
         let key = (COPIES[0].into(), scope.clone());
         ruled.stated.entry(key).or_default().push(Statement {
             scope,
-            place,
+            position,
             kind: StatementKind::Denied(denied),
         });
         world.check_deny_list(0);

@@ -134,9 +134,12 @@ impl Watch {
             Record::Holds(batch) => {
                 Some(feed_sender(&mut ruled.model, offset, kept, &batch.sender))
             }
-            Record::Heartbeat(beat) => {
-                Some(feed_sender(&mut ruled.model, offset, kept, &beat.sender))
-            }
+            Record::Heartbeat(heartbeat) => Some(feed_sender(
+                &mut ruled.model,
+                offset,
+                kept,
+                &heartbeat.sender,
+            )),
             Record::Genesis(_) | Record::StateDigest(_) | Record::Unknown { .. } => None,
         }
     }

@@ -28,7 +28,7 @@ impl Ruled {
         let each = self.stated.iter();
         let each =
             each.flat_map(|((resource, _), all)| all.iter().map(move |one| (&**resource, one)));
-        each.filter(move |(_, one)| offsets.contains(&one.place.offset))
+        each.filter(move |(_, one)| offsets.contains(&one.position.offset))
     }
 
     /// How many statements were caused by records that the log accepted at an instant or later.
@@ -141,7 +141,11 @@ impl Watch {
         }
         // What a log stated that was recreated since does not count for the present one.
         if self.ruled[partition as usize].states(resource, statement) {
-            let one = (statement.place, resource.clone(), statement.scope.clone());
+            let one = (
+                statement.position,
+                resource.clone(),
+                statement.scope.clone(),
+            );
             self.announced[partition as usize].insert(one);
         }
         Ok(())
@@ -209,8 +213,8 @@ impl Watch {
             let found = &self.announced[ruled.index as usize];
             let offsets = ruled.first_since(caused_us.start)..ruled.first_since(caused_us.end);
             let is_missing = |(resource, one): &(&str, &Statement)| {
-                let key = (one.place, Box::from(*resource), one.scope.clone());
-                one.place.generation != 0 && !found.contains(&key)
+                let key = (one.position, Box::from(*resource), one.scope.clone());
+                one.position.generation != 0 && !found.contains(&key)
             };
             let missing = ruled.stated_in(offsets).find(is_missing)?;
             Some(format!("partition {}: {missing:?}", ruled.index))

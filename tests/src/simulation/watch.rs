@@ -250,7 +250,7 @@ impl Watch {
                 let what = format!(
                     "{stream:?} {partition}: offset {offset} has {kept}, and had {known} before"
                 );
-                return violation("a place is given once", what);
+                return violation("a position is given once", what);
             }
             return Ok(());
         }

@@ -150,7 +150,7 @@ impl SessionBench {
     pub(super) fn say_at(&mut self, offset: u64, status: impl Into<Option<HoldStatus>>) {
         let verdict = Verdict {
             partition: 0,
-            place: LogPosition {
+            position: LogPosition {
                 generation: 1,
                 offset,
                 entry: 0,
@@ -202,13 +202,13 @@ pub(super) fn text_of(payload: &Payload) -> String {
             });
             ops.collect::<Vec<_>>().join(", ")
         }
-        Payload::Heartbeat(beat) => {
-            beat.encode(&mut writer, &sender);
+        Payload::Heartbeat(heartbeat) => {
+            heartbeat.encode(&mut writer, &sender);
             let Ok(Record::Heartbeat(read)) = Record::decode(writer.as_slice()) else {
-                panic!("no beat");
+                panic!("no heartbeat");
             };
-            assert_eq!(read.parts_len() as usize, beat.parts.len());
-            let mut text = "beat".to_owned();
+            assert_eq!(read.parts_len() as usize, heartbeat.parts.len());
+            let mut text = "heartbeat".to_owned();
             for (name, is) in [("more", read.head.more), ("last", read.head.last)] {
                 text += &if is {
                     format!(" {name}")
@@ -219,7 +219,7 @@ pub(super) fn text_of(payload: &Payload) -> String {
             if let Some(epoch) = read.head.replaces {
                 text += &format!(" replaces {epoch}");
             }
-            for (part, sent) in read.parts().zip(&beat.parts) {
+            for (part, sent) in read.parts().zip(&heartbeat.parts) {
                 text += &match &sent.says {
                     HeartbeatContent::Digest(digest) => format!(" digest {:x}", digest.bits()),
                     HeartbeatContent::List { .. } => {
@@ -249,7 +249,7 @@ pub(super) fn digest(holds: &[(u64, u32)]) -> String {
         .fold(Holdings::default(), |sum, (number, copies)| {
             sum.with(*number, *copies)
         });
-    format!("beat digest {:x}", sum.bits())
+    format!("heartbeat digest {:x}", sum.bits())
 }
 
 /// This many copies of a hold count.

@@ -75,7 +75,7 @@ impl HoldSession {
             .filter(of_it)
             .flat_map(|held| held.parts(now))
             .collect();
-        Counters::add(&self.counters.beats, 1);
+        Counters::add(&self.counters.heartbeats, 1);
         out.extend(records(partition, self.origin.replaces, parts));
     }
 }

@@ -326,8 +326,8 @@ impl HoldSession {
         for partition in changed {
             let held = self.held.values_mut();
             for held in held.filter(|held| held.partition == partition) {
-                for (place, _) in held.holds.values_mut().flat_map(|kept| &mut kept.status) {
-                    *place = LogPosition::default();
+                for (position, _) in held.holds.values_mut().flat_map(|kept| &mut kept.status) {
+                    *position = LogPosition::default();
                 }
                 held.doubt(now);
             }

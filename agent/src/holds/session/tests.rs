@@ -22,7 +22,7 @@ fn operations_are_sent_in_order_and_heartbeats_follow_them() {
     assert_eq!(bench.sent(), ["hold 1, hold 2, release 1"]);
     bench.say(counted(one, 3));
     bench.say(counted(two, 1));
-    assert_eq!(bench.half_second(), ["beat list [1x2 2x1]"]);
+    assert_eq!(bench.half_second(), ["heartbeat list [1x2 2x1]"]);
     assert_eq!(bench.half_second(), [digest(&[(1, 2), (2, 1)])]);
     bench.release(one, 2);
     assert_eq!(bench.sent(), ["release 1"]);
@@ -40,12 +40,12 @@ fn everything_is_listed_every_ten_seconds_and_when_it_is_wanted() {
     bench.sent();
     bench.say(counted(one, 1));
     let lists: Vec<bool> = (0..42)
-        .map(|_| bench.half_second() == ["beat list [1x1]"])
+        .map(|_| bench.half_second() == ["heartbeat list [1x1]"])
         .collect();
     let at: Vec<usize> = (0..42).filter(|n| lists[*n]).collect();
     assert_eq!(at, [0, 20, 40]);
     bench.say(None);
-    assert_eq!(bench.sent(), ["beat list [1x1]"], "at once");
+    assert_eq!(bench.sent(), ["heartbeat list [1x1]"], "at once");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn heartbeats_wait_behind_operations_and_do_not_pile_up() {
     assert_eq!(bench.sent_after(Span::from_secs(5)), [] as [String; 0]);
     bench.under_way.holdings = EAGER - 1;
     assert_eq!(bench.sent(), ["hold 1"]);
-    assert_eq!(bench.sent(), ["beat list [1x1] asked [1]"]);
+    assert_eq!(bench.sent(), ["heartbeat list [1x1] asked [1]"]);
     assert_eq!(bench.sent(), [] as [String; 0]);
 }
 
@@ -69,12 +69,12 @@ fn what_may_have_been_lost_is_healed_by_a_list() {
     bench.half_second();
     let partition = partition_of_resource("sandbox", 4);
     bench.session.heal(partition, bench.now);
-    assert_eq!(bench.sent_after(HEAL_AFTER), ["beat list [1x1]"]);
+    assert_eq!(bench.sent_after(HEAL_AFTER), ["heartbeat list [1x1]"]);
     // Even if the last release may have been lost.
     bench.release(one, 1);
     bench.sent();
     bench.session.heal(partition, bench.now);
-    assert_eq!(bench.sent_after(HEAL_AFTER), ["beat list []"]);
+    assert_eq!(bench.sent_after(HEAL_AFTER), ["heartbeat list []"]);
     assert_eq!(bench.half_second(), [] as [String; 0]);
 }
 
@@ -85,7 +85,7 @@ fn after_the_last_release_one_heartbeat_is_empty() {
     bench.release(one, 1);
     bench.sent();
     // The release may have been overtaken on its way, and no verdict would state that.
-    assert_eq!(bench.half_second(), ["beat list []"]);
+    assert_eq!(bench.half_second(), ["heartbeat list []"]);
     assert_eq!(bench.half_second(), [] as [String; 0]);
     let one = bench.hold("acme", 1);
     bench.sent();
@@ -102,7 +102,7 @@ fn in_a_recreated_log_all_holds_are_listed_again() {
     let one = bench.hold("acme", 1);
     bench.sent();
     bench.say_at(900, counted(one, 1));
-    assert_eq!(bench.half_second(), ["beat list [1x1]"]);
+    assert_eq!(bench.half_second(), ["heartbeat list [1x1]"]);
     let log = |random| LogId {
         generation: 1,
         random,
@@ -110,7 +110,7 @@ fn in_a_recreated_log_all_holds_are_listed_again() {
     bench.session.know_logs(|_| Some(log(7)), bench.now);
     assert_eq!(bench.half_second(), [digest(&[(one, 1)])]);
     bench.session.know_logs(|_| Some(log(8)), bench.now);
-    assert_eq!(bench.sent_after(HEAL_AFTER), ["beat list [1x1]"]);
+    assert_eq!(bench.sent_after(HEAL_AFTER), ["heartbeat list [1x1]"]);
     bench.say_at(3, over(one, HoldReason::Ended(EndedBy::Operator)));
     assert!(bench.session.held[&bench.resource.id].holds.is_empty());
 }
@@ -120,7 +120,7 @@ fn a_reserve_is_awaited_until_its_verdict_and_only_then_held() {
     let mut bench = SessionBench::new();
     let (number, mut verdict) = bench.reserve("acme", 2);
     assert_eq!(bench.sent(), ["reserve 1"]);
-    assert_eq!(bench.half_second(), ["beat list [] awaiting [1]"]);
+    assert_eq!(bench.half_second(), ["heartbeat list [] awaiting [1]"]);
     assert_eq!(
         bench.half_second(),
         [format!("{} awaiting [1]", digest(&[]))]
@@ -148,7 +148,7 @@ fn a_reserve_that_is_refused_or_was_never_ruled_holds_nothing() {
     assert_eq!(verdict.try_recv(), Ok(HoldAnswer::Full(by)));
     bench.say(counted(lost, 0));
     assert_eq!(other.try_recv(), Ok(HoldAnswer::Lost));
-    assert_eq!(bench.half_second(), ["beat list []"]);
+    assert_eq!(bench.half_second(), ["heartbeat list []"]);
     assert_eq!(bench.half_second(), [] as [String; 0]);
 }
 
@@ -161,7 +161,7 @@ fn a_cancelled_wait_leaves_nothing_behind() {
     drop(verdict);
     assert_eq!(bench.sent(), ["reserve 1, cancel 1"]);
     bench.say(counted(number, 2));
-    assert_eq!(bench.half_second(), ["beat list []"]);
+    assert_eq!(bench.half_second(), ["heartbeat list []"]);
     // The caller is gone before the verdict arrives, and has not cancelled yet.
     let (number, verdict) = bench.reserve("acme", 2);
     bench.sent();
@@ -178,7 +178,7 @@ fn a_seized_hold_is_listed_with_its_transfer_and_first_stamp() {
     let mut bench = SessionBench::new();
     let (number, mut verdict) = bench.seize(9);
     assert_eq!(bench.sent(), ["seize 1"]);
-    assert_eq!(bench.half_second(), ["beat list [] awaiting [1]"]);
+    assert_eq!(bench.half_second(), ["heartbeat list [] awaiting [1]"]);
     bench.say(seized(number, 4));
     let granted = HoldAnswer::Granted {
         domain: "acme".into(),
@@ -192,7 +192,7 @@ fn a_seized_hold_is_listed_with_its_transfer_and_first_stamp() {
     // The log has lost the transfer that it was seized from: it is then listed like any other hold.
     let refused = over(number, HoldReason::Refused(None, Why::UnknownTransfer));
     bench.say_at(50, refused.clone());
-    assert_eq!(bench.sent(), [format!("beat list [{number}x4]")]);
+    assert_eq!(bench.sent(), [format!("heartbeat list [{number}x4]")]);
     let kept = &bench.session.held[&bench.resource.id].holds[&number];
     assert_eq!(kept.seized, None);
     // A second list was on its way before that one, and is refused as well.
@@ -221,7 +221,7 @@ fn a_transfer_takes_copies_from_the_hold_at_once() {
     };
     bench.give(Some(one), transfer(2));
     assert_eq!(bench.sent(), ["hold 1, transfer 1"]);
-    assert_eq!(bench.half_second(), ["beat list [1x1]"]);
+    assert_eq!(bench.half_second(), ["heartbeat list [1x1]"]);
     bench.give(Some(one), transfer(2));
     assert_eq!(bench.sent(), [] as [String; 0], "more than it has");
 }
@@ -236,7 +236,7 @@ fn an_ended_hold_is_neither_listed_nor_released() {
     bench.say(over(one, HoldReason::Ended(EndedBy::Operator)));
     assert_eq!(watch.try_recv(), Ok(HoldStanding::Ended(EndedBy::Operator)));
     bench.say(counted(two, 1));
-    assert_eq!(bench.half_second(), ["beat list [2x1]"]);
+    assert_eq!(bench.half_second(), ["heartbeat list [2x1]"]);
     bench.release(one, 1);
     assert_eq!(bench.sent(), [] as [String; 0]);
     // Its holder still has some of it, and learns why that no longer counts.
@@ -275,11 +275,11 @@ fn a_missed_verdict_is_asked_for_and_unknown_holds_relisted() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 1);
     bench.sent();
-    assert_eq!(bench.half_second(), ["beat list [1x1]"]);
+    assert_eq!(bench.half_second(), ["heartbeat list [1x1]"]);
     let asked = format!("{} asked [1]", digest(&[(1, 1)]));
     assert_eq!(bench.half_second(), [asked]);
     bench.say(counted(one, 0));
-    assert_eq!(bench.sent(), ["beat list [1x1] asked [1]"]);
+    assert_eq!(bench.sent(), ["heartbeat list [1x1] asked [1]"]);
     bench.say(counted(one, 1));
     assert_eq!(bench.half_second(), [digest(&[(1, 1)])]);
     assert_eq!(bench.confirm(one).try_recv(), Ok(HoldStanding::Confirmed));
@@ -310,10 +310,12 @@ fn a_relisted_hold_is_asked_for_although_it_counted_before() {
     // Its agent was counted as gone. Counted again, the hold is too much, and that verdict was
     // lost.
     bench.say(None);
-    let beats = [bench.half_second(), bench.half_second()].concat();
+    let heartbeats = [bench.half_second(), bench.half_second()].concat();
     assert!(
-        beats.iter().any(|beat| beat.contains("asked [1]")),
-        "{beats:?}"
+        heartbeats
+            .iter()
+            .any(|heartbeat| heartbeat.contains("asked [1]")),
+        "{heartbeats:?}"
     );
     bench.say(exceeded(one, 2, 2));
     assert_eq!(
@@ -327,12 +329,12 @@ fn a_new_epoch_names_the_old_one_as_soon_as_a_resource_is_used() {
     let mut bench = SessionBench::after(Some(3));
     let resource = Arc::clone(&bench.resource);
     bench.session.use_resource(&resource, NOW);
-    assert_eq!(bench.sent(), ["beat replaces 3 list []"]);
+    assert_eq!(bench.sent(), ["heartbeat replaces 3 list []"]);
     assert_eq!(bench.half_second(), [] as [String; 0]);
     bench.hold("acme", 1);
     assert_eq!(bench.sent(), ["hold 1"]);
     let again = bench.half_second();
-    assert!(again[0].starts_with("beat replaces 3 "), "{again:?}");
+    assert!(again[0].starts_with("heartbeat replaces 3 "), "{again:?}");
 }
 
 #[test]
@@ -343,7 +345,7 @@ fn a_graceful_end_releases_everything_recorded() {
     let two = bench.hold("acme", 1);
     bench.release(two, 1);
     let last: Vec<String> = bench.session.end().iter().map(text_of).collect();
-    assert_eq!(last, ["hold 2, release 2", "beat last"]);
+    assert_eq!(last, ["hold 2, release 2", "heartbeat last"]);
     assert_eq!(bench.half_second(), [] as [String; 0]);
 }
 
@@ -384,8 +386,11 @@ fn too_many_operations_become_one_list() {
     assert_eq!(dropped, OPERATIONS_MAX as u64 + 1);
     assert_eq!(verdict.try_recv(), Ok(HoldAnswer::Lost));
     let _ = bench.sent();
-    let beat = bench.half_second().pop().expect("a beat");
-    assert!(beat.starts_with(&format!("beat list [{kept}x1")), "{beat}");
+    let heartbeat = bench.half_second().pop().expect("a heartbeat");
+    assert!(
+        heartbeat.starts_with(&format!("heartbeat list [{kept}x1")),
+        "{heartbeat}"
+    );
 }
 
 #[test]
@@ -405,14 +410,14 @@ fn a_long_list_is_cut_into_records_that_each_stand_alone() {
     let (mut next, mut listed, mut awaiting) = (0, 0, Vec::new());
     for payload in &payloads {
         assert!(
-            text_of(payload).starts_with("beat more"),
+            text_of(payload).starts_with("heartbeat more"),
             "{}",
             text_of(payload)
         );
-        let Payload::Heartbeat(beat) = payload else {
-            panic!("no beat");
+        let Payload::Heartbeat(heartbeat) = payload else {
+            panic!("no heartbeat");
         };
-        for part in &beat.parts {
+        for part in &heartbeat.parts {
             let HeartbeatContent::List {
                 from,
                 upto,

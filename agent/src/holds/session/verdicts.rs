@@ -73,12 +73,12 @@ impl HoldSession {
         };
         let (number, copies, reason) = (status.number, status.copies, status.reason);
         let kept = held.holds.get_mut(&number)?;
-        let newest = kept.status.as_ref().map(|(place, _)| *place);
-        if newest.is_some_and(|newest| verdict.place <= newest) {
+        let newest = kept.status.as_ref().map(|(position, _)| *position);
+        if newest.is_some_and(|newest| verdict.position <= newest) {
             return None;
         }
         let (before, is_in_use) = (kept.last_standing(), kept.in_use());
-        kept.status = Some((verdict.place, status));
+        kept.status = Some((verdict.position, status));
         match reason {
             Some(HoldReason::Ended(by)) => {
                 self.ended(id, number, by);

@@ -12,8 +12,10 @@ use super::*;
 /// Whether the agent asks about a hold as soon as its verdict is in doubt for a second.
 fn is_asked_for(bench: &mut SessionBench, number: u64) -> bool {
     let question = format!("asked [{number}]");
-    let beats: Vec<String> = (0..5).flat_map(|_| bench.half_second()).collect();
-    beats.iter().any(|beat| beat.ends_with(&question))
+    let heartbeats: Vec<String> = (0..5).flat_map(|_| bench.half_second()).collect();
+    heartbeats
+        .iter()
+        .any(|heartbeat| heartbeat.ends_with(&question))
 }
 
 #[test]
@@ -37,7 +39,7 @@ fn a_hold_learns_whether_it_counts_or_exceeds() {
     assert_eq!(bench.watch(two).try_recv(), Ok(word.clone()));
     assert!(kept.try_recv().is_err(), "nothing has happened since");
     bench.half_second();
-    assert_eq!(kept.try_recv(), Ok(word), "with the next beat");
+    assert_eq!(kept.try_recv(), Ok(word), "with the next heartbeat");
 }
 
 #[test]
@@ -121,7 +123,10 @@ fn an_agent_that_may_count_as_gone_asks_what_counts() {
     let one = bench.hold("acme", 5);
     bench.say(counted(one, 5));
     for _ in 0..10 {
-        assert!(!is_asked_for(&mut bench, one), "it beats as it should");
+        assert!(
+            !is_asked_for(&mut bench, one),
+            "it sends heartbeats as it should"
+        );
     }
     // The agent stood still: the list in its next heartbeat is counted, and the verdict on that is
     // lost.
@@ -200,7 +205,7 @@ fn a_status_after_a_list_is_about_all_that_it_listed() {
         bench.sent();
         if stood_still {
             bench.now = bench.now.plus(Span::from_secs(12));
-            assert_eq!(bench.sent(), ["beat list [1x5]"]);
+            assert_eq!(bench.sent(), ["heartbeat list [1x5]"]);
         }
         bench.release(one, 3);
         if is_wanted {
@@ -241,7 +246,11 @@ fn a_seize_is_asked_about_until_it_is_answered() {
     bench.half_second();
     bench.say(None);
     bench.sent();
-    let asks = |beats: &[String]| beats.iter().any(|beat| beat.contains("asked [1]"));
+    let asks = |heartbeats: &[String]| {
+        heartbeats
+            .iter()
+            .any(|heartbeat| heartbeat.contains("asked [1]"))
+    };
     let asked: Vec<bool> = (0..6).map(|_| asks(&bench.half_second())).collect();
     assert!(asked[5], "it is in doubt: {asked:?}");
     bench.say(seized(number, 4));
@@ -266,7 +275,7 @@ fn where_copies_are_not_limited_as_many_as_asked_for_are_granted() {
     };
     assert_eq!(granted.try_recv(), Ok(expected));
     assert_eq!(lost.try_recv(), Ok(HoldAnswer::Lost), "nothing is staged");
-    assert_eq!(bench.half_second(), ["beat list [1x4]"]);
+    assert_eq!(bench.half_second(), ["heartbeat list [1x4]"]);
 }
 
 #[test]
@@ -282,12 +291,12 @@ fn a_refused_release_ends_no_hold_and_is_corrected_by_a_list() {
         reason: Some(refused),
         ..exceeded(one, 4, 2)
     });
-    assert_eq!(bench.sent_after(HEAL_AFTER), ["beat list [1x4]"]);
+    assert_eq!(bench.sent_after(HEAL_AFTER), ["heartbeat list [1x4]"]);
     bench.say(over(
         one,
         HoldReason::Refused(Some(Op::Release), Why::Unconfigured),
     ));
-    assert_eq!(bench.sent_after(HEAL_AFTER), ["beat list [1x4]"]);
+    assert_eq!(bench.sent_after(HEAL_AFTER), ["heartbeat list [1x4]"]);
     assert_eq!(bench.excesses(), 1);
 }
 
@@ -299,7 +308,7 @@ fn a_hold_that_is_not_known_is_confirmed_once_it_counts_again() {
     bench.sent();
     bench.say(counted(one, 0));
     let mut asked = bench.confirm(one);
-    assert_eq!(bench.sent(), ["beat list [1x5]"]);
+    assert_eq!(bench.sent(), ["heartbeat list [1x5]"]);
     assert!(asked.try_recv().is_err(), "it does not count");
     bench.say(exceeded(one, 5, 1));
     assert_eq!(asked.try_recv(), Ok(HoldStanding::Excess(1, full())));

@@ -186,7 +186,7 @@ impl Effects {
         &self.ended
     }
 
-    /// Verdicts on holds that a beat listed, in its order.
+    /// Verdicts on holds that a heartbeat listed, in its order.
     pub fn verdicts(&self) -> &[(HoldId, HoldVerdict)] {
         &self.verdicts
     }

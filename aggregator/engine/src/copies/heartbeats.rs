@@ -1,10 +1,10 @@
 //! Heartbeats of agents: listing holds, going silent, coming back, and the end of an epoch.
 //!
 //! ```text
-//! full beat     lists all holds of the epoch. A hold that is counted and not listed was released (the
+//! full heartbeat     lists all holds of the epoch. A hold that is counted and not listed was released (the
 //!               release was lost). A hold that is listed and not counted is counted now (the message
 //!               about it was lost, or the agent comes back). A hold that was ended stays ended
-//! digest beat   the same in eight bytes: equal, or the agent has to send a full beat
+//! digest heartbeat   the same in eight bytes: equal, or the agent has to send a full heartbeat
 //! gone          the agent's holds stop counting and are kept as lost
 //! epoch over    only the fact that the epoch is over is kept
 //! forgotten     not even that
@@ -12,7 +12,7 @@
 //!
 //! A reserve that still awaits its verdict is not held yet. The agent lists its number separately,
 //! so a heartbeat neither adds nor removes it. Knows nothing of silence or sequences. What stays
-//! true: a gone agent holds nothing; after a full beat the epoch holds what it listed, except holds
+//! true: a gone agent holds nothing; after a full heartbeat the epoch holds what it listed, except holds
 //! that were ended or could not be claimed.
 
 use std::ops::RangeInclusive;
@@ -49,12 +49,12 @@ impl<'a> List<'a> {
     }
 }
 
-/// Result of a digest beat.
+/// Result of a digest heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestOutcome {
     /// The agent's digest equals that of the counted holds.
     Equal,
-    /// The digests differ: the agent has to send a full beat.
+    /// The digests differ: the agent has to send a full heartbeat.
     Differs,
 }
 

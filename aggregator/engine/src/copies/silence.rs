@@ -49,7 +49,7 @@ impl<A: Ord + Clone> Silence<A> {
     }
 
     /// Notes an agent's heartbeat. Returns whether the agent was gone and comes back.
-    pub fn beat(&mut self, agent: &A) -> bool {
+    pub fn heartbeat(&mut self, agent: &A) -> bool {
         let returned = self.remove_gone(agent);
         if let Some(before) = self.last_heartbeat.insert(agent.clone(), self.ticks) {
             self.by_heartbeat.remove(&(before, agent.clone()));
@@ -193,12 +193,12 @@ mod tests {
     fn an_agent_is_gone_after_the_ticks_of_its_timeout() {
         let mut silence = Silence::new();
         assert_eq!(ticks_of(Span::from_secs(2)), 4);
-        assert!(!silence.beat(&"a"));
+        assert!(!silence.heartbeat(&"a"));
         assert!(ticks(&mut silence, 3).is_empty());
-        silence.beat(&"a");
-        silence.beat(&"b");
+        silence.heartbeat(&"a");
+        silence.heartbeat(&"b");
         assert!(ticks(&mut silence, 3).is_empty());
-        silence.beat(&"b");
+        silence.heartbeat(&"b");
         assert_eq!(ticks(&mut silence, 1), ["a"]);
         assert!(silence.is_gone(&"a") && !silence.is_gone(&"b"));
     }
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn without_ticks_no_agent_is_gone() {
         let mut silence = Silence::new();
-        silence.beat(&"a");
+        silence.heartbeat(&"a");
         assert_eq!(silence.gone().count(), 0);
         assert_eq!(silence.beating().collect::<Vec<_>>(), [(&"a", 0)]);
     }
@@ -214,11 +214,11 @@ mod tests {
     #[test]
     fn gone_agents_are_kept_for_a_while_and_then_forgotten() {
         let mut silence = Silence::new();
-        silence.beat(&"a");
-        silence.beat(&"b");
+        silence.heartbeat(&"a");
+        silence.heartbeat(&"b");
         assert_eq!(ticks(&mut silence, 4), ["a", "b"]);
         ticks(&mut silence, 5);
-        assert!(silence.beat(&"a"));
+        assert!(silence.heartbeat(&"a"));
         let passed = silence.tick(4, 6);
         assert_eq!((passed.gone.len(), passed.forgotten), (0, vec!["b"]));
         silence.over(&"a");
@@ -229,7 +229,7 @@ mod tests {
     fn a_restored_list_declares_the_same_agents_gone() {
         let mut silence = Silence::new();
         for (n, agent) in ["a", "b", "c", "d"].into_iter().enumerate() {
-            silence.beat(&agent);
+            silence.heartbeat(&agent);
             ticks(&mut silence, n as u64);
         }
         let beating = silence.beating().map(|(a, at)| (*a, at));

@@ -496,13 +496,13 @@ impl Copies {
     }
 
     fn note_staged(&mut self, id: TransferId, staged: &Staged, more: bool) {
-        let place =
+        let position =
             u64::from(self.domains.at(staged.domain).tag()) | u64::from(staged.copies) << 32;
         let words: DigestWords = [
             id.0 as u64 ^ staged.start.as_micros().rotate_left(32),
             (id.0 >> 64) as u64,
             staged.end.as_micros(),
-            place,
+            position,
             self.groups.mark_of_set(staged.set) ^ u64::from(staged.strict),
         ];
         match more {

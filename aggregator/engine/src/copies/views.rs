@@ -230,7 +230,7 @@ impl Copies {
         self.agents.get(agent).map_or(0, |agent| agent.live_copies)
     }
 
-    /// The digest that an epoch's digest beat must contain.
+    /// The digest that an epoch's digest heartbeat must contain.
     pub fn holdings_of(&self, agent: AgentIx) -> Holdings {
         let agent = self.agents.get(agent);
         agent.map_or_else(Holdings::default, |agent| agent.holdings)

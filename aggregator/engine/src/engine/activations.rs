@@ -41,7 +41,7 @@ const SLICE: usize = 512;
 #[derive(Debug)]
 pub(super) struct RulingAgain {
     /// The log position of the next statement.
-    place: LogPosition,
+    position: LogPosition,
     /// When the activation was appended, or log time if that is later.
     at: Timestamp,
     /// Versions that come into force after the present one.
@@ -101,16 +101,16 @@ impl Engine {
             found.push_back((version, brought));
             reached = Some(version);
         }
-        let place = LogPosition::of_record(self.log.unwrap_or_default(), offset);
+        let position = LogPosition::of_record(self.log.unwrap_or_default(), offset);
         let at = self.log_time.map_or(appended, |log| log.max(appended));
-        self.next_version(place, at, found);
+        self.next_version(position, at, found);
         Fate::Applied
     }
 
     /// Puts the next of the versions into force, if there is one.
     fn next_version(
         &mut self,
-        place: LogPosition,
+        position: LogPosition,
         at: Timestamp,
         mut versions: VecDeque<(u64, Brought)>,
     ) {
@@ -132,7 +132,7 @@ impl Engine {
             }
         };
         self.ruling_again = Some(RulingAgain {
-            place,
+            position,
             at,
             versions,
             doing,
@@ -151,7 +151,7 @@ impl Engine {
                     version: *version,
                     at,
                 };
-                self.amend(when, act, &mut again.place, rulings);
+                self.amend(when, act, &mut again.position, rulings);
             }
             Doing::Limits { before, behind } => {
                 let limits = self.steps.newest().limits.clone();
@@ -163,19 +163,19 @@ impl Engine {
                         domain: live.domain,
                         at,
                     };
-                    self.rule_one_again(scope, PairAction::Nothing, &mut again.place, rulings);
+                    self.rule_one_again(scope, PairAction::Nothing, &mut again.position, rulings);
                 }
                 if walked.upto.is_some() {
                     *behind = walked.upto;
                     self.ruling_again = Some(again);
                     return;
                 }
-                let mut sink = self.sink(again.place, rulings);
+                let mut sink = self.sink(again.position, rulings);
                 self.holders.new_limits(before, &limits, &mut sink);
-                again.place = sink.place;
+                again.position = sink.position;
             }
         }
-        self.next_version(again.place, at, again.versions);
+        self.next_version(again.position, at, again.versions);
     }
 
     /// Why an activation's versions cannot be used, if so; checked before any of them comes into force.
@@ -204,7 +204,7 @@ impl Engine {
         &mut self,
         again: ScopeToRule,
         touch: PairAction,
-        place: &mut LogPosition,
+        position: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
         let identity = again.identity;
@@ -285,7 +285,7 @@ impl Engine {
         }
         let standing = ScopeStanding {
             identity,
-            place: *place,
+            position: *position,
             now,
             over: self.now(),
             before,
@@ -293,7 +293,7 @@ impl Engine {
         };
         let names = || (again.resource, again.domain);
         self.denials.follow(standing, names, rulings);
-        place.entry = place.entry.saturating_add(1);
+        position.entry = position.entry.saturating_add(1);
     }
 }
 

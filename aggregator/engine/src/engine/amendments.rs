@@ -47,15 +47,27 @@ impl Engine {
         &mut self,
         when: AmendedAt,
         act: &Act,
-        place: &mut LogPosition,
+        position: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
         match act {
             Act::Reset { resource, domain } => {
-                self.touch(when, (resource, domain), PairAction::Reset, place, rulings);
+                self.touch(
+                    when,
+                    (resource, domain),
+                    PairAction::Reset,
+                    position,
+                    rulings,
+                );
             }
             Act::Pardon { resource, domain } => {
-                self.touch(when, (resource, domain), PairAction::Pardon, place, rulings);
+                self.touch(
+                    when,
+                    (resource, domain),
+                    PairAction::Pardon,
+                    position,
+                    rulings,
+                );
             }
             Act::Refund {
                 resource,
@@ -63,7 +75,7 @@ impl Engine {
                 hits,
             } => {
                 let touch = PairAction::Refund(*hits);
-                self.touch(when, (resource, domain), touch, place, rulings);
+                self.touch(when, (resource, domain), touch, position, rulings);
             }
             Act::Ban {
                 resource,
@@ -76,13 +88,13 @@ impl Engine {
                 };
                 // A ban that has ended by log time would never be removed.
                 let ban = Some(ban).filter(|_| when.at < *until);
-                self.set_ban(when, (resource.as_deref(), domain), ban, place, rulings);
+                self.set_ban(when, (resource.as_deref(), domain), ban, position, rulings);
             }
             Act::Unban { resource, domain } => {
-                self.set_ban(when, (resource.as_deref(), domain), None, place, rulings);
+                self.set_ban(when, (resource.as_deref(), domain), None, position, rulings);
             }
             Act::ReleaseHold { .. } | Act::ReleaseHolds { .. } | Act::ReleaseTransfer { .. } => {
-                self.release_holds(act, place, rulings);
+                self.release_holds(act, position, rulings);
             }
             // These change limits.
             Act::Switch { .. } | Act::Set(_) | Act::SetMany(_) => {}
@@ -95,7 +107,7 @@ impl Engine {
         when: AmendedAt,
         (resource, domain): (&str, &str),
         touch: PairAction,
-        place: &mut LogPosition,
+        position: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
         if !self.rules_pair(resource, domain) {
@@ -119,7 +131,7 @@ impl Engine {
             domain: Some(domain.into()),
             at: when.at,
         };
-        self.rule_one_again(again, touch, place, rulings);
+        self.rule_one_again(again, touch, position, rulings);
     }
 
     /// Bans a domain or a network, or lifts its ban, and rules again each scope that this may close or open.
@@ -128,7 +140,7 @@ impl Engine {
         when: AmendedAt,
         (resource, domain): (Option<&str>, &str),
         ban: Option<Ban>,
-        place: &mut LogPosition,
+        position: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
         let mut text = NetworkText::default();
@@ -136,7 +148,7 @@ impl Engine {
             Ok(network) => {
                 self.amended.set_network(resource, network, ban);
                 for again in self.denied_within(resource, network, when.at) {
-                    self.rule_banned_again(again, place, rulings);
+                    self.rule_banned_again(again, position, rulings);
                 }
                 return;
             }
@@ -171,19 +183,19 @@ impl Engine {
                 domain: Some(domain.clone()),
                 at: when.at,
             };
-            self.rule_banned_again(again, place, rulings);
+            self.rule_banned_again(again, position, rulings);
         }
     }
 
     fn rule_banned_again(
         &mut self,
         again: ScopeToRule,
-        place: &mut LogPosition,
+        position: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
         match self.counts_holds_of(&again.resource) {
-            true => self.rule_copies_again(again, place, rulings),
-            false => self.rule_one_again(again, PairAction::Nothing, place, rulings),
+            true => self.rule_copies_again(again, position, rulings),
+            false => self.rule_one_again(again, PairAction::Nothing, position, rulings),
         }
     }
 
@@ -248,11 +260,11 @@ impl Engine {
     /// Ends the holds that an operator selected, the oldest first: their copies come back, heartbeats that list
     /// them do not restore them, and their agents get verdicts. Then lets the selected staged copies go; these
     /// belong to no agent, so there is no verdict.
-    fn release_holds(&mut self, act: &Act, place: &mut LogPosition, rulings: &mut Rulings) {
+    fn release_holds(&mut self, act: &Act, position: &mut LogPosition, rulings: &mut Rulings) {
         let Some(index) = resource_of_holds(act).and_then(|of| self.holders.find(of).ok()) else {
             return;
         };
-        let mut sink = self.sink(*place, rulings);
+        let mut sink = self.sink(*position, rulings);
         let Some((held, out)) = self.holders.at(index) else {
             return;
         };
@@ -276,7 +288,7 @@ impl Engine {
             held.follow(out, &mut sink);
             sink.next();
         }
-        *place = sink.place;
+        *position = sink.position;
     }
 
     /// How many holds and staged transfers an operator's release selects.

@@ -27,7 +27,7 @@ pub(super) struct RuledEntry<'a> {
     pub resource: &'a str,
     pub domain: &'a str,
     pub identity: Identity,
-    pub place: LogPosition,
+    pub position: LogPosition,
     pub at: Timestamp,
     pub event: PairEvent,
     /// The pair is banned: no hit is granted, whatever the limits.
@@ -87,7 +87,7 @@ impl Engine {
         Some(CandidateClosed {
             resource: entry.resource.into(),
             domain: Arc::from(entry.domain),
-            place: entry.place,
+            position: entry.position,
             at: now,
             end,
         })

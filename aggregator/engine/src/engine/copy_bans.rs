@@ -66,22 +66,22 @@ impl Engine {
     pub(super) fn rule_copies_again(
         &mut self,
         again: ScopeToRule,
-        place: &mut LogPosition,
+        position: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
         let (resource, domain) = (again.resource.clone(), again.domain.clone());
-        let before = *place;
-        self.rule_one_again(again, PairAction::Nothing, place, rulings);
-        let Some(domain) = domain.filter(|_| *place != before) else {
+        let before = *position;
+        self.rule_one_again(again, PairAction::Nothing, position, rulings);
+        let Some(domain) = domain.filter(|_| *position != before) else {
             return;
         };
-        let mut sink = self.sink(*place, rulings);
+        let mut sink = self.sink(*position, rulings);
         let index = self.holders.find(&resource).ok();
         if let Some((held, _)) = index.and_then(|index| self.holders.at(index)) {
             held.denied
                 .state_one_again(&held.name, CopiesScope::Domain(&domain), &mut sink);
         }
-        *place = sink.place;
+        *position = sink.position;
     }
 
     /// Denies banned domains that took copies and are not denied yet. In these cases the ban is older than the
@@ -89,7 +89,7 @@ impl Engine {
     pub(super) fn deny_banned(
         &mut self,
         banned: Vec<BannedPair>,
-        place: &mut LogPosition,
+        position: &mut LogPosition,
         rulings: &mut Rulings,
     ) {
         for (resource, domain) in banned {
@@ -102,7 +102,7 @@ impl Engine {
                     domain: Some(domain),
                     at,
                 };
-                self.rule_copies_again(again, place, rulings);
+                self.rule_copies_again(again, position, rulings);
             }
         }
     }
@@ -126,7 +126,7 @@ impl Engine {
             let identity = self.identities.of_resource(&stated.resource).of(domain);
             let live = self.denials.get(identity, now).cloned();
             if let Some(mut live) = live.filter(|live| live.denial.cause == Cause::Banned) {
-                live.place = stated.statement.place;
+                live.position = stated.statement.position;
                 stated.statement.kind = StatementKind::Denied(live.denial);
                 self.denials.put(identity, live);
             }

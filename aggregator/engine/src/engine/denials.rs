@@ -24,7 +24,7 @@ pub struct LiveDenial {
     /// The domain; `None`: everybody.
     pub domain: Option<Arc<str>>,
     /// The log position of its last statement.
-    pub place: LogPosition,
+    pub position: LogPosition,
     /// Until when, and why.
     pub denial: Denial,
 }
@@ -51,7 +51,7 @@ impl LiveDenial {
             resource: self.resource.clone(),
             statement: Statement {
                 scope: self.scope(),
-                place: self.place,
+                position: self.position,
                 kind,
             },
         }
@@ -63,7 +63,7 @@ impl LiveDenial {
 pub(super) struct ScopeStanding {
     pub identity: Identity,
     /// The log position of the entry.
-    pub place: LogPosition,
+    pub position: LogPosition,
     /// The pair's time.
     pub now: Timestamp,
     /// What ended by then is over for every pair: see [`super::Engine::now`].
@@ -148,7 +148,7 @@ impl Denials {
         rulings: &mut Rulings,
     ) {
         let ScopeStanding {
-            identity, place, ..
+            identity, position, ..
         } = standing;
         // A denial that had ended by itself at the pair's time needs no lift.
         let in_force = standing.before.filter(|end| standing.now < *end);
@@ -162,7 +162,7 @@ impl Denials {
             Some(denial) => {
                 // The names of a scope that is denied already are here.
                 if let Some(live) = self.live_mut(identity) {
-                    (live.place, live.denial) = (place, denial);
+                    (live.position, live.denial) = (position, denial);
                     rulings
                         .statements
                         .push(live.statement(StatementKind::Denied(denial)));
@@ -172,12 +172,12 @@ impl Denials {
                 let live = LiveDenial {
                     resource,
                     domain,
-                    place,
+                    position,
                     denial,
                 };
                 self.deny(identity, live, rulings);
             }
-            None => self.lift(identity, place, standing.over, rulings),
+            None => self.lift(identity, position, standing.over, rulings),
         }
     }
 
@@ -194,13 +194,13 @@ impl Denials {
     pub fn lift(
         &mut self,
         identity: Identity,
-        place: LogPosition,
+        position: LogPosition,
         over: Timestamp,
         rulings: &mut Rulings,
     ) {
         let live = self.end(identity);
         if let Some(mut live) = live.filter(|live| over < live.denial.end) {
-            live.place = place;
+            live.position = position;
             rulings
                 .statements
                 .push(live.statement(StatementKind::Lifted));

@@ -30,53 +30,58 @@ use crate::copies::{AgentIx, DigestOutcome, Effects, HoldId, HoldVerdict, List, 
 
 impl Engine {
     /// Applies a heartbeat.
-    pub(super) fn beat(
+    pub(super) fn heartbeat(
         &mut self,
         offset: u64,
         appended: Timestamp,
-        beat: &Heartbeat<'_>,
+        heartbeat: &Heartbeat<'_>,
         rulings: &mut Rulings,
     ) -> Fate {
-        let entries = beat.parts_len();
-        let (process, clock) = match self.admit_in_turn(&beat.sender, appended, entries, rulings) {
-            Ok(admitted) => admitted,
-            Err(fate) => return fate,
-        };
-        let place = LogPosition::of_record(self.log.unwrap_or_default(), offset);
-        let mut sink = self.sink(place, rulings);
+        let entries = heartbeat.parts_len();
+        let (process, clock) =
+            match self.admit_in_turn(&heartbeat.sender, appended, entries, rulings) {
+                Ok(admitted) => admitted,
+                Err(fate) => return fate,
+            };
+        let position = LogPosition::of_record(self.log.unwrap_or_default(), offset);
+        let mut sink = self.sink(position, rulings);
         if self.holders.is_over(&process) {
-            refuse_ended_epoch(&process, beat, &mut sink);
+            refuse_ended_epoch(&process, heartbeat, &mut sink);
             return Fate::EpochOver { entries };
         }
-        sink.rulings.copies.beats += 1;
-        let replaced = beat.head.replaces.filter(|epoch| *epoch != process.epoch);
+        sink.rulings.copies.heartbeats += 1;
+        let replaced = heartbeat
+            .head
+            .replaces
+            .filter(|epoch| *epoch != process.epoch);
         if let Some(epoch) = replaced {
             let name = process.name.clone();
             self.holders
                 .end_epoch(&AgentProcess { name, epoch }, &mut sink);
         }
-        if beat.head.last {
+        if heartbeat.head.last {
             self.holders.end_epoch(&process, &mut sink);
             return Fate::Applied;
         }
         self.holders.alive(&process, &mut sink);
-        let doors = self.doors(beat.resources(), &process);
-        for part in beat.parts() {
+        let doors = self.doors(heartbeat.resources(), &process);
+        for part in heartbeat.parts() {
             if let Some(Admission::Counted { index, agent }) = doors.get(part.resource as usize) {
                 self.part(&process, *index, *agent, clock, &part, &mut sink);
             }
         }
-        if !beat.head.more {
+        if !heartbeat.head.more {
             let named = |name: &str| {
-                beat.parts()
-                    .any(|part| beat.resource(part.resource) == name)
+                heartbeat
+                    .parts()
+                    .any(|part| heartbeat.resource(part.resource) == name)
             };
             self.nothing_held_beside(&process, clock, named, &mut sink);
         }
         // After everything else, so that no log position of a statement depends on it.
-        for part in beat.parts() {
+        for part in heartbeat.parts() {
             if let Some(door) = doors.get(part.resource as usize) {
-                let resource = beat.resource(part.resource);
+                let resource = heartbeat.resource(part.resource);
                 notify_uncounted(&process, *door, resource, &part, &mut sink);
             }
         }
@@ -103,7 +108,7 @@ impl Engine {
                     .digest_heartbeat(agent, *holdings, &awaiting, out);
                 held.follow(out, sink);
                 if found == Ok(DigestOutcome::Differs) {
-                    sink.rulings.copies.beats_wanted += 1;
+                    sink.rulings.copies.heartbeats_wanted += 1;
                     sink.verdict(&process.name, process.epoch, &held.name, None);
                 }
                 sink.next();
@@ -264,9 +269,13 @@ fn notify_uncounted(
 }
 
 /// Answers a heartbeat of an epoch that is over: nothing that it lists is counted.
-fn refuse_ended_epoch(process: &AgentProcess, beat: &Heartbeat<'_>, sink: &mut StatementSink<'_>) {
-    for part in beat.parts() {
-        let resource = beat.resource(part.resource).into();
+fn refuse_ended_epoch(
+    process: &AgentProcess,
+    heartbeat: &Heartbeat<'_>,
+    sink: &mut StatementSink<'_>,
+) {
+    for part in heartbeat.parts() {
+        let resource = heartbeat.resource(part.resource).into();
         let listed = part.listed().map(|entry| entry.number);
         let numbers = listed.chain(part.awaiting()).chain(part.asked());
         for number in numbers {

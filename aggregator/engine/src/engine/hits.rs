@@ -94,7 +94,7 @@ struct Common<'l> {
     /// The class of a resource without limits.
     nothing: RateClass,
     clock: Clock,
-    place: LogPosition,
+    position: LogPosition,
 }
 
 impl Context<'_, '_> {
@@ -181,7 +181,7 @@ impl Engine {
             limits: &limits,
             nothing: RateClass::inaccessible(),
             clock,
-            place: LogPosition::of_record(self.log.unwrap_or_default(), offset),
+            position: LogPosition::of_record(self.log.unwrap_or_default(), offset),
         };
         let (numbers, mut contexts) = self.contexts(&limits, batch);
         self.entries(&common, batch, &numbers, &mut contexts, rulings);
@@ -332,9 +332,9 @@ impl Engine {
         }
         let standing = ScopeStanding {
             identity: ahead.identity,
-            place: LogPosition {
+            position: LogPosition {
                 entry: ahead.number,
-                ..common.place
+                ..common.position
             },
             now,
             over: self.now(),
@@ -361,15 +361,15 @@ impl Engine {
         let Some(class) = rate.candidate_class_of(domain) else {
             return;
         };
-        let place = LogPosition {
+        let position = LogPosition {
             entry: ahead.number,
-            ..common.place
+            ..common.position
         };
         let entry = RuledEntry {
             resource: context.name,
             domain,
             identity: ahead.identity,
-            place,
+            position,
             at,
             event: event_of(ahead.hit, |stamp| common.clock.instant(stamp)),
             banned,

@@ -206,7 +206,7 @@ impl Holders {
     /// Notes that a record of an agent was applied.
     pub fn alive(&mut self, process: &AgentProcess, sink: &mut StatementSink<'_>) -> SenderStatus {
         let twin = self.has_twin(process);
-        let returned = self.silence.beat(process);
+        let returned = self.silence.heartbeat(process);
         if returned {
             sink.news(process, AgentChange::Returned);
         }

@@ -68,13 +68,13 @@ impl Engine {
             Ok(admitted) => admitted,
             Err(fate) => return fate,
         };
-        let place = LogPosition::of_record(self.log.unwrap_or_default(), offset);
+        let position = LogPosition::of_record(self.log.unwrap_or_default(), offset);
         if self.holders.is_over(&process) {
             for (op, entry) in batch.ops().zip(0..) {
-                let place = LogPosition { entry, ..place };
+                let position = LogPosition { entry, ..position };
                 let resource = batch.resource(op.resource);
                 let status = refused(op.number, Some(op.action.op()), Why::EpochOver);
-                self.sink(place, rulings).verdict(
+                self.sink(position, rulings).verdict(
                     &process.name,
                     process.epoch,
                     &resource.into(),
@@ -83,7 +83,7 @@ impl Engine {
             }
             return Fate::EpochOver { entries };
         }
-        self.signs_of_life(&process, place, rulings);
+        self.signs_of_life(&process, position, rulings);
         let doors = self.doors(batch.resources(), &process);
         let mut contexts: Vec<Context<'_>> = batch
             .resources()
@@ -95,9 +95,9 @@ impl Engine {
                 counts: HoldCounts::default(),
             })
             .collect();
-        let (banned, mut place) =
-            self.each_op(batch, &process, clock, place, &mut contexts, rulings);
-        self.deny_banned(banned, &mut place, rulings);
+        let (banned, mut position) =
+            self.each_op(batch, &process, clock, position, &mut contexts, rulings);
+        self.deny_banned(banned, &mut position, rulings);
         for context in contexts {
             if context.counts != HoldCounts::default() {
                 rulings.hold_counts.push(ResourceHolds {
@@ -112,13 +112,13 @@ impl Engine {
     /// A sink for statements at a log position, with the version in force.
     pub(super) fn sink<'r>(
         &self,
-        place: LogPosition,
+        position: LogPosition,
         rulings: &'r mut Rulings,
     ) -> StatementSink<'r> {
         let newest = self.steps.newest();
         StatementSink {
             rulings,
-            place,
+            position,
             version: newest.version,
             denied_max: newest.limits.engine().pairs_per_partition_max,
         }
@@ -171,8 +171,13 @@ impl Engine {
     }
 
     /// The sender lives. If it was gone, it gets a request to list its holds.
-    fn signs_of_life(&mut self, process: &AgentProcess, place: LogPosition, rulings: &mut Rulings) {
-        let mut sink = self.sink(place, rulings);
+    fn signs_of_life(
+        &mut self,
+        process: &AgentProcess,
+        position: LogPosition,
+        rulings: &mut Rulings,
+    ) {
+        let mut sink = self.sink(position, rulings);
         if !self.holders.alive(process, &mut sink).returned {
             return;
         }
@@ -189,19 +194,19 @@ impl Engine {
         batch: &HoldBatch<'_>,
         process: &AgentProcess,
         clock: Clock,
-        place: LogPosition,
+        position: LogPosition,
         contexts: &mut [Context<'_>],
         rulings: &mut Rulings,
     ) -> (Vec<BannedPair>, LogPosition) {
         let mut banned = Vec::new();
-        let mut sink = self.sink(place, rulings);
+        let mut sink = self.sink(position, rulings);
         let mut ahead: Vec<HoldOp<'_>> = Vec::with_capacity(AHEAD);
         let mut ops = batch.ops();
         loop {
             ahead.clear();
             ahead.extend(ops.by_ref().take(AHEAD));
             if ahead.is_empty() {
-                return (banned, sink.place);
+                return (banned, sink.position);
             }
             self.read_ahead(&ahead, contexts);
             for op in &ahead {

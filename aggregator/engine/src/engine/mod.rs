@@ -10,7 +10,7 @@
 //! One file for each kind of record and each part of the state:
 //!
 //! ```text
-//! hits  holds  beats                       records of agents
+//! hits  holds  heartbeats                    records of agents
 //! totals  pointers  ticks                  records of aggregators
 //! senders                                  whether an agent's record is ruled
 //! epochs  versions  denials  last_totals   state beside the pairs
@@ -197,7 +197,7 @@ impl Engine {
                 self.activate(offset, appended, activation, versions)
             }
             Record::Holds(batch) => self.holds(offset, appended, batch, rulings),
-            Record::Heartbeat(beat) => self.beat(offset, appended, beat, rulings),
+            Record::Heartbeat(heartbeat) => self.heartbeat(offset, appended, heartbeat, rulings),
             // Does not change the state: aggregators compare their state digests.
             Record::StateDigest(_) => Fate::Applied,
             Record::Unknown { kind, skippable } => match skippable {

@@ -139,7 +139,7 @@ pub enum CopiesFault {
         miscount: Miscount,
     },
     /// An agent has holds, but no heartbeats of it are expected.
-    #[error("{resource}: agent {agent:?} is not beating, and holds copies")]
+    #[error("{resource}: agent {agent:?} sends no heartbeats, and holds copies")]
     HeldByTheGone {
         /// The resource.
         resource: Arc<str>,
@@ -258,7 +258,7 @@ impl Engine {
         self.last_totals.last_applied(resource, source)
     }
 
-    /// How many agents' epochs beat, and how many are gone but not forgotten.
+    /// How many epochs of agents send heartbeats, and how many are gone but not forgotten.
     pub fn agents(&self) -> (usize, usize) {
         let silence = &self.holders.silence;
         (silence.beating().count(), silence.gone().count())

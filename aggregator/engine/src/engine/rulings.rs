@@ -91,7 +91,7 @@ pub struct VerdictDue {
     /// The resource.
     pub resource: Arc<str>,
     /// The log position of its cause.
-    pub place: LogPosition,
+    pub position: LogPosition,
     /// How the hold stands. `None`: the agent has to send a list.
     pub status: Option<HoldStatus>,
 }
@@ -134,9 +134,9 @@ pub struct ResourceHolds {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopiesCounts {
     /// Heartbeats that were applied.
-    pub beats: u64,
+    pub heartbeats: u64,
     /// How many of them caused a request for a full list.
-    pub beats_wanted: u64,
+    pub heartbeats_wanted: u64,
     /// Holds that ended by their age.
     pub ended_by_age: u64,
     /// Holds that an operator ended.
@@ -294,7 +294,7 @@ pub struct CandidateClosed {
     /// The domain.
     pub domain: Arc<str>,
     /// The entry that caused it.
-    pub place: LogPosition,
+    pub position: LogPosition,
     /// When it would have begun.
     pub at: Timestamp,
     /// When it would have ended; [`Timestamp::MAX`]: never.
@@ -342,7 +342,7 @@ pub enum Fate {
         entries: u32,
     },
     /// Hold operations or a heartbeat with a lower sequence than one of its epoch that was applied; the next
-    /// full beat corrects it.
+    /// full heartbeat corrects it.
     Overtaken {
         /// Operations, or parts of the heartbeat.
         entries: u32,

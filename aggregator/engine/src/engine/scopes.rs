@@ -28,7 +28,7 @@ use crate::copies::{Copies, CopiesScope};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StatedScope {
     /// The log position of the statement.
-    pub place: LogPosition,
+    pub position: LogPosition,
     /// The version under which it was ruled.
     pub version: u64,
     /// The scope's effective limit.
@@ -48,7 +48,7 @@ pub(super) struct DeniedScopes {
 pub(super) struct StatementSink<'r> {
     pub rulings: &'r mut Rulings,
     /// The log position of the next statement.
-    pub place: LogPosition,
+    pub position: LogPosition,
     /// The version in force.
     pub version: u64,
     /// How many domains of one resource may be denied.
@@ -58,7 +58,7 @@ pub(super) struct StatementSink<'r> {
 impl StatementSink<'_> {
     /// Moves to the next log position.
     pub fn next(&mut self) {
-        self.place.entry = self.place.entry.saturating_add(1);
+        self.position.entry = self.position.entry.saturating_add(1);
     }
 
     /// Adds a verdict for an agent's epoch; `None` asks for a list.
@@ -73,7 +73,7 @@ impl StatementSink<'_> {
             agent: agent.clone(),
             epoch,
             resource: resource.clone(),
-            place: self.place,
+            position: self.position,
             status: status.into(),
         });
     }
@@ -115,7 +115,7 @@ impl DeniedScopes {
                     return;
                 }
                 let now = StatedScope {
-                    place: sink.place,
+                    position: sink.position,
                     version: sink.version,
                     limit,
                 };
@@ -132,7 +132,7 @@ impl DeniedScopes {
             resource: resource.clone(),
             statement: Statement {
                 scope: name_of(scope),
-                place: sink.place,
+                position: sink.position,
                 kind,
             },
         });
@@ -162,13 +162,13 @@ impl DeniedScopes {
         let Some(stated) = self.get(scope) else {
             return;
         };
-        let place = sink.place;
-        self.put(scope, Some(StatedScope { place, ..stated }));
+        let position = sink.position;
+        self.put(scope, Some(StatedScope { position, ..stated }));
         sink.rulings.statements.push(ResourceStatement {
             resource: resource.clone(),
             statement: Statement {
                 scope: name_of(scope),
-                place,
+                position,
                 kind: StatementKind::Denied(stated.denial()),
             },
         });
@@ -189,7 +189,7 @@ impl DeniedScopes {
                 resource: resource.clone(),
                 statement: Statement {
                     scope,
-                    place: sink.place,
+                    position: sink.position,
                     kind: StatementKind::Lifted,
                 },
             });
@@ -202,7 +202,7 @@ impl DeniedScopes {
     pub fn statements(&self) -> impl Iterator<Item = Statement> + '_ {
         self.iter().map(|(scope, stated)| Statement {
             scope: name_of(scope),
-            place: stated.place,
+            position: stated.position,
             kind: StatementKind::Denied(stated.denial()),
         })
     }

@@ -57,9 +57,9 @@ impl Engine {
         }
         self.log_time = Some(appended);
         self.epochs.tick(appended);
-        let place = LogPosition::of_record(self.log.unwrap_or_default(), offset);
+        let position = LogPosition::of_record(self.log.unwrap_or_default(), offset);
         let limits = self.steps.newest().limits.clone();
-        let mut sink = self.sink(place, rulings);
+        let mut sink = self.sink(position, rulings);
         self.holders.tick(appended, &limits, &mut sink);
         self.amended.end_by(appended);
         self.table.advance(slot_of(appended));
@@ -88,15 +88,15 @@ impl Engine {
             Some(_) => {}
         }
         self.log = Some(log);
-        let mut place = LogPosition::of_record(log, offset);
+        let mut position = LogPosition::of_record(log, offset);
         let now = self.now();
         for (identity, live) in self.denials.to_state_again(now) {
             // From now on it has this log position: agents drop statements of the generation before.
             self.denials
-                .deny(identity, LiveDenial { place, ..live }, rulings);
-            place.entry = place.entry.saturating_add(1);
+                .deny(identity, LiveDenial { position, ..live }, rulings);
+            position.entry = position.entry.saturating_add(1);
         }
-        let mut sink = self.sink(place, rulings);
+        let mut sink = self.sink(position, rulings);
         self.holders.state_again(&mut sink);
         Fate::Applied
     }

@@ -113,7 +113,7 @@ impl Engine {
         });
         let standing = ScopeStanding {
             identity,
-            place: LogPosition::of_record(self.log.unwrap_or_default(), offset),
+            position: LogPosition::of_record(self.log.unwrap_or_default(), offset),
             now,
             over: self.now(),
             before,

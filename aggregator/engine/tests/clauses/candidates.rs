@@ -266,7 +266,7 @@ impl Three {
         let stated = &self.candidate.rulings.statements;
         for closed in &self.beside.rulings.candidates {
             let same = stated.iter().any(|said| {
-                said.statement.place == closed.place
+                said.statement.position == closed.position
                     && matches!(&said.statement.kind, StatementKind::Denied(denial) if denial.end == closed.end)
             });
             assert!(same, "{closed:?}: {stated:?}");

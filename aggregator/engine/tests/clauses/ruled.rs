@@ -23,8 +23,11 @@ fn a_denial_is_stated_once_at_the_entry_that_closes_the_pair() {
     let mut play = Play::of(TWO);
     play.hits("api.search", &["acme", "globex", "acme", "acme"]);
     assert_eq!(play.output(), ["api.search acme: 1000001, tier 1"]);
-    let place = play.rulings.statements[0].statement.place;
-    assert_eq!((place.generation, place.offset, place.entry), (1, 2, 2));
+    let position = play.rulings.statements[0].statement.position;
+    assert_eq!(
+        (position.generation, position.offset, position.entry),
+        (1, 2, 2)
+    );
     let counts = play.counts();
     assert_eq!((counts.granted, counts.excess), (3, 1));
     play.hits("api.search", &["acme"]);
@@ -103,7 +106,7 @@ fn refused_calls_are_counted_and_never_ruled() {
         first: at,
         last: at,
         cause: Cause::Tier(1),
-        place: None,
+        position: None,
     };
     play.batch("api.search", 1, &[], &[refused]);
     let counts = play.counts();
@@ -277,10 +280,10 @@ fn the_next_generation_restates_what_is_in_force() {
     let genesis = pen().genesis(play.log);
     assert_eq!(play.apply(&genesis), Fate::Applied);
     assert_eq!(play.output().len(), 2);
-    let places = play.rulings.statements.iter();
-    let places: Vec<_> = places.map(|said| said.statement.place).collect();
-    assert!(places.iter().all(|place| place.generation == 2));
-    assert_ne!(places[0], places[1]);
+    let positions = play.rulings.statements.iter();
+    let positions: Vec<_> = positions.map(|said| said.statement.position).collect();
+    assert!(positions.iter().all(|position| position.generation == 2));
+    assert_ne!(positions[0], positions[1]);
     // The state goes on: the pairs are the same.
     play.hits("api.search", &["acme"]);
     assert_eq!(play.counts().excess, 1);
@@ -472,12 +475,12 @@ fn restated_denials_take_the_log_position_of_the_restatement() {
     };
     play.apply(&pen().genesis(log));
     let said = play.rulings.statements.iter();
-    let said: Vec<_> = said.map(|said| said.statement.place).collect();
+    let said: Vec<_> = said.map(|said| said.statement.position).collect();
     assert_eq!(said.len(), 2);
-    let places =
-        |engine: &Engine| -> Vec<_> { engine.live_denials().map(|live| live.place).collect() };
-    assert_eq!(places(&play.engine), said);
-    assert!(said.iter().all(|place| place.generation == 2));
+    let positions =
+        |engine: &Engine| -> Vec<_> { engine.live_denials().map(|live| live.position).collect() };
+    assert_eq!(positions(&play.engine), said);
+    assert!(said.iter().all(|position| position.generation == 2));
     assert_ne!(play.engine.digest(), before, "it is another log's");
 }
 
@@ -488,10 +491,10 @@ fn denials_before_the_logs_identity_are_stated_again_with_it() {
     // The record was in flight to the topic that this one replaced.
     play.version(TWO);
     play.hits("api.search", &["acme", "acme"]);
-    assert_eq!(play.rulings.statements[0].statement.place.generation, 0);
+    assert_eq!(play.rulings.statements[0].statement.position.generation, 0);
     play.apply(&pen().genesis(LOG));
-    let said = play.rulings.statements[0].statement.place;
+    let said = play.rulings.statements[0].statement.position;
     assert_eq!((said.generation, said.offset), (1, 2));
     let live = play.engine.live_denials().next().expect("it is in force");
-    assert_eq!(live.place, said);
+    assert_eq!(live.position, said);
 }

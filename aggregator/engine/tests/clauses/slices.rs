@@ -101,8 +101,8 @@ fn a_frozen_engine_keeps_its_denials_while_the_engine_goes_on() {
     let mut restored = restored.unwrap_or_else(|fault| panic!("{fault}"));
     assert_eq!(restored.digest(), digest);
     assert_eq!(restored.live_denials().count(), DENIED);
-    let places: Vec<_> = restored.live_denials().map(|live| live.place).collect();
-    assert_eq!(places.len(), DENIED);
+    let positions: Vec<_> = restored.live_denials().map(|live| live.position).collect();
+    assert_eq!(positions.len(), DENIED);
 
     // And it goes on like the original.
     let record = Record::decode(&activation).expect("a record");

@@ -68,7 +68,7 @@ fn a_banned_domain_is_granted_nothing_and_keeps_what_it_holds() {
         asked: &[3],
         ..digest(Holdings::default().with(1, 1).with(3, 1).with(4, 1))
     };
-    play.beat(&mut web, part);
+    play.heartbeat(&mut web, part);
     assert_eq!(play.output(), ["web: hold 3 has 1, 1 too many by acme"]);
     assert_eq!(play.copies_of("acme"), 2, "what is in use counts");
     play.ops(&mut web, &[(1, release(1)), (3, release(1))]);

@@ -55,20 +55,25 @@ fn a_lost_verdict_on_uncounted_copies_is_repeated_on_request() {
         asked: &[1],
         ..whole(&in_use)
     };
-    play.beat(&mut web, question);
+    play.heartbeat(&mut web, question);
     let expected = [
         "web: hold 2 has 4294967295",
         "web: hold 3 has 4294967295",
         "web: hold 1 has 4294967295",
     ];
     assert_eq!(play.output(), expected, "as many as are asked for");
-    let places: Vec<_> = play.rulings.verdicts.iter().map(|due| due.place).collect();
-    assert!(places.is_sorted_by(|a, b| a < b), "{places:?}");
+    let positions: Vec<_> = play
+        .rulings
+        .verdicts
+        .iter()
+        .map(|due| due.position)
+        .collect();
+    assert!(positions.is_sorted_by(|a, b| a < b), "{positions:?}");
     play.restart();
-    play.beat(&mut web, whole(&in_use));
+    play.heartbeat(&mut web, whole(&in_use));
     assert!(play.output().is_empty(), "nobody asked");
     play.version("[namespace.\"*\"]\nallow_unconfigured = false\n");
-    play.beat(&mut web, question);
+    play.heartbeat(&mut web, question);
     let refused = [
         "web: hold 2 has 0, refused: the resource is not configured",
         "web: hold 3 has 0, refused: the resource is not configured",
@@ -96,7 +101,7 @@ fn a_question_about_another_partitions_resource_is_answered() {
         asked: &[1],
         ..whole(&in_use)
     };
-    let bytes = play.beat_bytes(&mut web, HeartbeatHead::default(), &[question]);
+    let bytes = play.heartbeat_bytes(&mut web, HeartbeatHead::default(), &[question]);
     let refused = "web: hold 1 has 0, refused: the resource belongs to another partition";
     assert_eq!(said_elsewhere(play, &bytes), [refused]);
 }

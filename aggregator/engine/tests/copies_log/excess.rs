@@ -48,7 +48,7 @@ fn a_lost_excess_verdict_is_repeated_while_it_is_held() {
             asked: &[1, 2, 3],
             ..digest(held)
         };
-        play.beat(web, part);
+        play.heartbeat(web, part);
         play.output()
     };
     // Also by an engine that was restored, and under limits in which the group has another number.
@@ -98,22 +98,22 @@ fn seized_copies_may_be_excess_when_their_agent_returns() {
         ..listed(5, "acme", 0, 0)
     };
     let list = [seized];
-    play.beat(&mut job, whole(&list));
+    play.heartbeat(&mut job, whole(&list));
     assert_eq!(play.output().last().unwrap(), "job: hold 5 has 2 of acme");
     (0..4).for_each(|_| assert_eq!(play.tick(), Fate::Applied));
     assert_eq!(play.total(), 0);
     // Another agent takes the copies that came back.
     play.ops(&mut web, &[(2, hold("acme", 2))]);
     let held = Holdings::default().with(5, 2);
-    play.beat(&mut job, digest(held));
+    play.heartbeat(&mut job, digest(held));
     assert_eq!(play.output().last().unwrap(), "job: list wanted");
-    play.beat(&mut job, whole(&list));
+    play.heartbeat(&mut job, whole(&list));
     let output = play.output();
     let too_many = "job: hold 5 has 2 of acme, 1 too many by acme";
     assert!(output.iter().any(|output| output == too_many), "{output:?}");
     play.restart();
     let asked = &[5];
-    play.beat(
+    play.heartbeat(
         &mut job,
         Part {
             asked,

@@ -67,13 +67,13 @@ fn a_hold_is_confirmed_or_refused_and_a_release_lifts() {
     let lifted = ["open new", "open group probation", "open all", "open acme"];
     assert_eq!(play.output(), lifted);
     assert_eq!(play.copies_of("acme"), 2);
-    let places: Vec<u32> = play
+    let positions: Vec<u32> = play
         .rulings
         .statements
         .iter()
-        .map(|s| s.statement.place.entry)
+        .map(|s| s.statement.position.entry)
         .collect();
-    assert!(places.is_sorted(), "{places:?}");
+    assert!(positions.is_sorted(), "{positions:?}");
     play.restart();
 }
 
@@ -197,14 +197,14 @@ fn a_silent_agent_is_gone_and_returns_with_its_holds() {
     let mut job = agent("job", 1);
     play.ops(&mut job, &[(1, hold("acme", 2))]);
     let held = Holdings::default().with(1, 2).with(2, 1);
-    play.beat(&mut web, digest(held));
+    play.heartbeat(&mut web, digest(held));
     assert_eq!(play.output(), ["web: list wanted"]);
     assert_eq!(play.rulings.agents[0].change, AgentChange::Returned);
     let list = [
         listed(1, "acme", 2, play.now_ms - 2_000),
         listed(2, "acme", 1, play.now_ms - 2_000),
     ];
-    play.beat(&mut web, whole(&list));
+    play.heartbeat(&mut web, whole(&list));
     let expected = [
         "denied acme at 3",
         "denied all at 5",
@@ -213,7 +213,7 @@ fn a_silent_agent_is_gone_and_returns_with_its_holds() {
     ];
     assert_eq!(play.output(), expected);
     assert_eq!(play.total(), 5);
-    play.beat(&mut web, digest(held));
+    play.heartbeat(&mut web, digest(held));
     assert!(play.output().is_empty());
 }
 
@@ -249,8 +249,8 @@ fn a_successor_ends_its_old_epoch_at_once_and_for_good() {
         replaces: Some(1),
         ..HeartbeatHead::default()
     };
-    let beat = play.beat_bytes(&mut new, head, &[]);
-    assert_eq!(play.apply(&beat), Fate::Applied);
+    let heartbeat = play.heartbeat_bytes(&mut new, head, &[]);
+    assert_eq!(play.apply(&heartbeat), Fate::Applied);
     assert_eq!(play.output(), ["open acme"]);
     assert_eq!(
         play.rulings.agents[0].change,
@@ -264,7 +264,7 @@ fn a_successor_ends_its_old_epoch_at_once_and_for_good() {
         ["web: hold 2 has 0, refused: the agent's epoch is over"]
     );
     let list = [listed(1, "acme", 3, play.now_ms)];
-    play.beat(&mut old, whole(&list));
+    play.heartbeat(&mut old, whole(&list));
     assert_eq!(
         play.output(),
         ["web: hold 1 has 0, refused: the agent's epoch is over"]
@@ -277,11 +277,11 @@ fn a_successor_ends_its_old_epoch_at_once_and_for_good() {
         replaces: Some(2),
         ..HeartbeatHead::default()
     };
-    let beat = play.beat_bytes(&mut job, head, &[]);
-    play.apply(&beat);
+    let heartbeat = play.heartbeat_bytes(&mut job, head, &[]);
+    play.apply(&heartbeat);
     let own = HeartbeatHead { more: true, ..head };
-    let beat = play.beat_bytes(&mut new, own, &[]);
-    play.apply(&beat);
+    let heartbeat = play.heartbeat_bytes(&mut new, own, &[]);
+    play.apply(&heartbeat);
     assert_eq!(play.total(), 1);
 }
 
@@ -299,8 +299,8 @@ fn a_graceful_stop_releases_everything() {
         last: true,
         ..HeartbeatHead::default()
     };
-    let beat = play.beat_bytes(&mut web, head, &[]);
-    play.apply(&beat);
+    let heartbeat = play.heartbeat_bytes(&mut web, head, &[]);
+    play.apply(&heartbeat);
     assert_eq!(play.output(), ["open acme"]);
     assert_eq!(play.total(), 1, "what is staged is nobody's");
 }
@@ -323,17 +323,17 @@ fn a_list_or_a_heartbeat_heals_a_lost_release() {
     let mut web = agent("web", 1);
     play.ops(&mut web, &[(1, hold("acme", 1)), (2, hold("acme", 1))]);
     let one = [listed(2, "acme", 1, play.now_ms)];
-    play.beat(&mut web, whole(&one));
+    play.heartbeat(&mut web, whole(&one));
     assert_eq!(play.total(), 1);
     let more = HeartbeatHead {
         more: true,
         ..HeartbeatHead::default()
     };
-    let beat = play.beat_bytes(&mut web, more, &[]);
-    play.apply(&beat);
+    let heartbeat = play.heartbeat_bytes(&mut web, more, &[]);
+    play.apply(&heartbeat);
     assert_eq!(play.total(), 1, "there is more to come");
-    let beat = play.beat_bytes(&mut web, HeartbeatHead::default(), &[]);
-    play.apply(&beat);
+    let heartbeat = play.heartbeat_bytes(&mut web, HeartbeatHead::default(), &[]);
+    play.apply(&heartbeat);
     assert_eq!(play.total(), 0);
 }
 
@@ -352,7 +352,7 @@ fn a_list_of_some_numbers_leaves_other_holds_unchanged() {
         },
         ..whole(&[])
     };
-    play.beat(&mut web, part);
+    play.heartbeat(&mut web, part);
     assert_eq!(play.total(), 4);
 }
 
@@ -383,7 +383,7 @@ fn a_heartbeat_gets_lost_verdicts_repeated() {
         asked: &[3],
         ..whole(&in_use)
     };
-    play.beat(&mut web, part);
+    play.heartbeat(&mut web, part);
     let expected = [
         "web: hold 1 has 2",
         "web: hold 2 has 1 of acme",
@@ -395,7 +395,7 @@ fn a_heartbeat_gets_lost_verdicts_repeated() {
         awaiting: &[1, 2],
         ..digest(Holdings::default().with(3, 1))
     };
-    play.beat(&mut web, part);
+    play.heartbeat(&mut web, part);
     assert_eq!(play.output(), expected[..2]);
 }
 
@@ -413,7 +413,7 @@ fn a_heartbeat_claims_copies_whose_seize_was_lost() {
         ..listed(number, "acme", 0, 0)
     };
     let list = [seized(5, 3), seized(6, 4)];
-    play.beat(&mut job, whole(&list));
+    play.heartbeat(&mut job, whole(&list));
     let expected = [
         "job: hold 5 has 2 of acme",
         "job: hold 6 has 0, refused: unknown transfer",
@@ -431,7 +431,7 @@ fn a_hold_that_grew_too_old_ends_and_stays_so() {
     let list = [listed(1, "acme", 1, start)];
     for _ in 0..3 {
         play.tick();
-        play.beat(&mut web, whole(&list));
+        play.heartbeat(&mut web, whole(&list));
         assert!(play.output().is_empty());
     }
     play.tick();
@@ -440,7 +440,7 @@ fn a_hold_that_grew_too_old_ends_and_stays_so() {
         ["open acme", "web: hold 1 has 0, ended at its greatest age"].map(str::to_owned)
     );
     play.restart();
-    play.beat(&mut web, whole(&list));
+    play.heartbeat(&mut web, whole(&list));
     assert_eq!(play.output(), ["web: hold 1 has 0, ended earlier"]);
     play.ops(&mut web, &[(1, hold("acme", 1))]);
     assert_eq!(play.output(), ["web: hold 1 has 0, ended earlier"]);
@@ -482,18 +482,18 @@ fn two_agents_of_one_name_are_noticed_and_a_restart_is_not() {
         let news = play.rulings.agents.iter();
         news.filter(|news| news.change == AgentChange::Twin).count()
     };
-    play.beat(&mut one, digest(Holdings::default()));
+    play.heartbeat(&mut one, digest(Holdings::default()));
     for _ in 0..3 {
         play.tick();
-        play.beat(&mut other, digest(Holdings::default()));
+        play.heartbeat(&mut other, digest(Holdings::default()));
         assert_eq!(twins(&play), 0, "the first has stopped");
     }
     let mut found = 0;
     for _ in 0..3 {
         play.tick();
-        play.beat(&mut one, digest(Holdings::default()));
+        play.heartbeat(&mut one, digest(Holdings::default()));
         found += twins(&play);
-        play.beat(&mut other, digest(Holdings::default()));
+        play.heartbeat(&mut other, digest(Holdings::default()));
         found += twins(&play);
     }
     assert!(1 < found, "{found}");

@@ -171,8 +171,8 @@ impl Play {
         writer.as_slice().to_vec()
     }
 
-    pub fn beat(&mut self, from: &mut Sending, part: Part<'_>) -> Fate {
-        let bytes = self.beat_bytes(from, HeartbeatHead::default(), &[part]);
+    pub fn heartbeat(&mut self, from: &mut Sending, part: Part<'_>) -> Fate {
+        let bytes = self.heartbeat_bytes(from, HeartbeatHead::default(), &[part]);
         self.apply(&bytes)
     }
 
@@ -188,13 +188,13 @@ impl Play {
     }
 
     /// A heartbeat that lists no holds at all.
-    pub fn beat_without_parts(&mut self, from: &mut Sending) -> Fate {
-        let bytes = self.beat_bytes(from, HeartbeatHead::default(), &[]);
+    pub fn heartbeat_without_parts(&mut self, from: &mut Sending) -> Fate {
+        let bytes = self.heartbeat_bytes(from, HeartbeatHead::default(), &[]);
         self.apply(&bytes)
     }
 
     /// A heartbeat, not appended yet.
-    pub fn beat_bytes(
+    pub fn heartbeat_bytes(
         &self,
         from: &mut Sending,
         head: HeartbeatHead,

@@ -37,7 +37,7 @@ enum Step {
         which: usize,
         to: usize,
     },
-    Beat {
+    Heartbeat {
         agent: usize,
         full: bool,
     },
@@ -143,8 +143,8 @@ impl Fleet {
                 self.send(agent, bytes, way);
             }
             Step::Pass { from, which, to } => self.pass(from, which, to, way),
-            Step::Beat { agent, full } => {
-                let bytes = self.beat_of(agent, full);
+            Step::Heartbeat { agent, full } => {
+                let bytes = self.heartbeat_of(agent, full);
                 self.send(agent, bytes, way);
             }
             Step::Kill { agent, successor } => {
@@ -157,7 +157,7 @@ impl Fleet {
                         ..HeartbeatHead::default()
                     };
                     let sending = &mut self.processes[agent].sending;
-                    let bytes = self.play.beat_bytes(sending, head, &[]);
+                    let bytes = self.play.heartbeat_bytes(sending, head, &[]);
                     self.send(agent, bytes, way);
                 }
             }
@@ -199,7 +199,7 @@ impl Fleet {
         self.send(to, bytes, way);
     }
 
-    fn beat_of(&mut self, agent: usize, full: bool) -> Vec<u8> {
+    fn heartbeat_of(&mut self, agent: usize, full: bool) -> Vec<u8> {
         let process = &mut self.processes[agent];
         let list: Vec<Listed<'_>> = process
             .uses
@@ -220,7 +220,7 @@ impl Fleet {
             part.holds = Holds::Digest(digest);
         }
         self.play
-            .beat_bytes(&mut process.sending, HeartbeatHead::default(), &[part])
+            .heartbeat_bytes(&mut process.sending, HeartbeatHead::default(), &[part])
     }
 
     fn send(&mut self, agent: usize, bytes: Vec<u8>, way: Way) {
@@ -282,7 +282,7 @@ impl Fleet {
     fn settle(&mut self) {
         for _ in 0..8 {
             for agent in 0..self.processes.len() {
-                let bytes = self.beat_of(agent, true);
+                let bytes = self.heartbeat_of(agent, true);
                 self.send(agent, bytes, Way::Arrives);
             }
             self.play.tick();
@@ -318,7 +318,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(agent, domain, copies, strict)| Step::Take { agent, domain, copies, strict }),
         5 => (agent.clone(), 0usize..8).prop_map(|(agent, which)| Step::Release { agent, which }),
         2 => (agent.clone(), 0usize..8, agent.clone()).prop_map(|(from, which, to)| Step::Pass { from, which, to }),
-        5 => (agent.clone(), any::<bool>()).prop_map(|(agent, full)| Step::Beat { agent, full }),
+        5 => (agent.clone(), any::<bool>()).prop_map(|(agent, full)| Step::Heartbeat { agent, full }),
         1 => (agent, any::<bool>()).prop_map(|(agent, successor)| Step::Kill { agent, successor }),
         5 => Just(Step::Tick),
         1 => (0..LIMITS.len()).prop_map(Step::Limits),

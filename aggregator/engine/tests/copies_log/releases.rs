@@ -136,8 +136,10 @@ fn lifts_of_staged_copies_follow_those_of_holds() {
     let said = play.output();
     assert_eq!(said[0], "open acme");
     assert!(said.contains(&"open globex".to_owned()) && said.contains(&"open initech".to_owned()));
-    let places = play.rulings.statements.iter();
-    let places: Vec<u32> = places.map(|said| said.statement.place.entry).collect();
-    assert_eq!(places.len(), 3);
-    assert!(places.is_sorted_by(|a, b| a < b), "{places:?}");
+    let positions = play.rulings.statements.iter();
+    let positions: Vec<u32> = positions
+        .map(|said| said.statement.position.entry)
+        .collect();
+    assert_eq!(positions.len(), 3);
+    assert!(positions.is_sorted_by(|a, b| a < b), "{positions:?}");
 }

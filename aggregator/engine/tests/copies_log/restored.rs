@@ -41,13 +41,13 @@ fn a_frozen_engine_keeps_its_holds_while_the_engine_goes_on() {
 }
 
 /// The engine's statements and verdicts, with their log positions.
-fn places(play: &Play) -> Vec<(String, u32)> {
+fn positions(play: &Play) -> Vec<(String, u32)> {
     let statements = play.rulings.statements.iter();
     let verdicts = play.rulings.verdicts.iter();
-    let said = statements.map(|said| said.statement.place.entry);
+    let said = statements.map(|said| said.statement.position.entry);
     play.output()
         .into_iter()
-        .zip(said.chain(verdicts.map(|due| due.place.entry)))
+        .zip(said.chain(verdicts.map(|due| due.position.entry)))
         .collect()
 }
 
@@ -69,12 +69,12 @@ fn releases_before_a_restore_do_not_move_log_positions() {
             let mut said = Vec::new();
             for _ in 0..5 {
                 play.tick();
-                said.extend(places(&play));
+                said.extend(positions(&play));
             }
             return said;
         }
-        play.beat_without_parts(&mut web);
-        places(&play)
+        play.heartbeat_without_parts(&mut web);
+        positions(&play)
     };
     for gone in [true, false] {
         assert!(!said(false, gone).is_empty());

@@ -57,7 +57,7 @@ pub enum Op {
     EndTransfer {
         id: u128,
     },
-    FullBeat {
+    FullHeartbeat {
         agent: usize,
         listed: Vec<RandomEntry>,
         awaiting: Vec<u64>,
@@ -65,7 +65,7 @@ pub enum Op {
         numbers: (u64, u64),
     },
     /// A heartbeat of the agent's holds, live and lost, without the numbers in a mask, and some with fewer copies.
-    EchoBeat {
+    EchoHeartbeat {
         agent: usize,
         without: u8,
         less: u32,
@@ -202,7 +202,7 @@ impl Driver {
 
     /// Turns a heartbeat that echoes the agent's holds into a full one.
     fn spelt(&self, op: &Op) -> Op {
-        let Op::EchoBeat {
+        let Op::EchoHeartbeat {
             agent,
             without,
             less,
@@ -228,7 +228,7 @@ impl Driver {
                     None,
                 )
             });
-        Op::FullBeat {
+        Op::FullHeartbeat {
             agent: *agent,
             listed: listed.collect(),
             awaiting: Vec::new(),
@@ -254,7 +254,7 @@ impl Driver {
     fn apply_to_model(&mut self, op: &Op) -> Answer {
         let at = self.clock;
         let entries = match op {
-            Op::FullBeat { listed, .. } => self.entries(listed),
+            Op::FullHeartbeat { listed, .. } => self.entries(listed),
             _ => Vec::new(),
         };
         let model = &mut self.model;
@@ -290,7 +290,7 @@ impl Driver {
             Op::Seize { hold, id } => modelled(model.seize((&agent_of(hold.0), hold.1), *id)),
             Op::EndHold { hold } => modelled(model.end_hold((&agent_of(hold.0), hold.1))),
             Op::EndTransfer { id } => modelled(model.end_transfer(*id)),
-            Op::FullBeat {
+            Op::FullHeartbeat {
                 agent,
                 awaiting,
                 numbers,
@@ -315,7 +315,7 @@ impl Driver {
                 model.limits = limits.clone();
                 Answer::Done
             }
-            Op::EchoBeat { .. } => unreachable!("spelt out before"),
+            Op::EchoHeartbeat { .. } => unreachable!("spelt out before"),
         }
     }
 
@@ -380,7 +380,7 @@ impl Driver {
             Op::EndTransfer { id } => {
                 answered(engine.end_transfer(TransferId(*id), out).map(u64::from))
             }
-            Op::FullBeat {
+            Op::FullHeartbeat {
                 agent,
                 listed,
                 awaiting,
@@ -430,7 +430,7 @@ impl Driver {
                 engine.new_limits(checked(limits));
                 Answer::Done
             }
-            Op::EchoBeat { .. } => unreachable!("spelt out before"),
+            Op::EchoHeartbeat { .. } => unreachable!("spelt out before"),
         }
     }
 

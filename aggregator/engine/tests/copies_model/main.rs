@@ -84,10 +84,10 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (agent(), vec(listed, 0..5), numbers(), range).prop_map(
             |(agent, mut listed, awaiting, numbers)| {
                 listed.retain(|entry| (numbers.0..=numbers.1).contains(&entry.0));
-                Op::FullBeat { agent, listed, awaiting, numbers }
+                Op::FullHeartbeat { agent, listed, awaiting, numbers }
             }),
         4 => (agent(), 0u8..64, 0u32..2)
-            .prop_map(|(agent, without, less)| Op::EchoBeat { agent, without, less }),
+            .prop_map(|(agent, without, less)| Op::EchoHeartbeat { agent, without, less }),
         3 => (agent(), any::<bool>(), numbers())
             .prop_map(|(agent, right, awaiting)| Op::DigestOutcome { agent, right, awaiting }),
         4 => agent().prop_map(|agent| Op::Gone { agent }),

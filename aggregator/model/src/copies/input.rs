@@ -89,7 +89,7 @@ pub enum HoldAct<'a> {
 }
 
 /// A heartbeat: the holds of a process as the process lists them.
-pub struct BeatRecord<'a> {
+pub struct HeartbeatRecord<'a> {
     /// The sender.
     pub sender: SentBy<'a>,
     /// The earlier epoch of the same agent that this process replaces.

@@ -25,8 +25,8 @@ mod standing;
 
 pub use holds::{HoldRefusal, HoldsModel, KeptBy, ModelHold, Process, StagedCopies};
 pub use input::{
-    AgentFate, BeatRecord, CopiesAct, CopiesOutcome, DigestCheck, DueVerdict, EndReason, HoldAct,
-    HoldsRecord, ModelOp, ModelPart, ModelStatus, PartHolds, RecordTurn, SentBy,
+    AgentFate, CopiesAct, CopiesOutcome, DigestCheck, DueVerdict, EndReason, HeartbeatRecord,
+    HoldAct, HoldsRecord, ModelOp, ModelPart, ModelStatus, PartHolds, RecordTurn, SentBy,
 };
 pub use limits::{CopiesVersion, CopyScope, HoldLimits, LimitedCopies};
 pub use lists::{ListVerdict, ListedHold};

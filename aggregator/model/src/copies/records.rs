@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 
 use super::holds::{HoldRefusal, HoldsModel, KeptBy, Process};
 use super::input::{
-    BeatRecord, CopiesOutcome, HoldAct, HoldsRecord, ModelOp, ModelPart, ModelStatus, PartHolds,
-    RecordTurn, SentBy,
+    CopiesOutcome, HeartbeatRecord, HoldAct, HoldsRecord, ModelOp, ModelPart, ModelStatus,
+    PartHolds, RecordTurn, SentBy,
 };
 use super::limits::CopyScope;
 use super::lists::{ListVerdict, ListedHold};
@@ -151,7 +151,7 @@ impl CopiesModel {
     }
 
     /// Applies a heartbeat.
-    pub fn beat(&mut self, record: &BeatRecord<'_>) -> CopiesOutcome {
+    pub fn heartbeat(&mut self, record: &HeartbeatRecord<'_>) -> CopiesOutcome {
         let mut outcome = CopiesOutcome {
             turn: self.turn_of(&record.sender),
             ..CopiesOutcome::default()

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use super::input::{Act, ModelPlace, RecordOutcome, ScopeChange};
+use super::input::{Act, ModelPosition, RecordOutcome, ScopeChange};
 use super::{PartitionModel, ends_differ};
 use crate::names::{is_network, is_within, networks_of, spelt};
 use crate::scope::ScopeName;
@@ -71,7 +71,7 @@ impl PartitionModel {
             return outcome;
         }
         self.version = Some(version);
-        let place = ModelPlace { offset, entry: 0 };
+        let position = ModelPosition { offset, entry: 0 };
         for (resource, domain) in self.meant(act, at_us) {
             let scope = ScopeName::new(&resource, Some(&domain));
             let before = self.table.denied(&scope);
@@ -86,7 +86,7 @@ impl PartitionModel {
             if ends_differ(before, after) {
                 outcome.changes.push(ScopeChange {
                     scope,
-                    place,
+                    position,
                     denied: after,
                 });
             }

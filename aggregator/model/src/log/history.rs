@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::input::{ModelPlace, ScopeChange};
+use super::input::{ModelPosition, ScopeChange};
 use crate::scope::ScopeName;
 use crate::stream::Denial;
 
@@ -13,7 +13,7 @@ use crate::stream::Denial;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statement {
     /// The log position of its cause.
-    pub place: ModelPlace,
+    pub position: ModelPosition,
     /// The denial; `None` means a lift.
     pub denied: Option<Denial>,
 }
@@ -27,7 +27,7 @@ pub(super) struct History {
 impl History {
     pub fn add(&mut self, change: &ScopeChange) {
         let statement = Statement {
-            place: change.place,
+            position: change.position,
             denied: change.denied,
         };
         match self.scopes.get_mut(&change.scope) {
@@ -42,10 +42,10 @@ impl History {
         self.scopes.get(scope).map_or(&[], Vec::as_slice)
     }
 
-    /// The newest statement about `scope` at or before the log position `place`.
-    pub fn at(&self, scope: &ScopeName, place: ModelPlace) -> Option<Statement> {
+    /// The newest statement about `scope` at or before the log position `position`.
+    pub fn at(&self, scope: &ScopeName, position: ModelPosition) -> Option<Statement> {
         let statements = self.of(scope);
-        let upto = statements.partition_point(|statement| statement.place <= place);
+        let upto = statements.partition_point(|statement| statement.position <= position);
         upto.checked_sub(1).map(|newest| statements[newest])
     }
 

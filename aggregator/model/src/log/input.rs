@@ -181,7 +181,7 @@ pub struct TotalPart {
 
 /// The log position of a cause within the partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ModelPlace {
+pub struct ModelPosition {
     /// The record's offset.
     pub offset: u64,
     /// The index of the entry or total in the record; 0 for a limits activation.
@@ -194,7 +194,7 @@ pub struct ScopeChange {
     /// The scope.
     pub scope: ScopeName,
     /// The log position of its cause.
-    pub place: ModelPlace,
+    pub position: ModelPosition,
     /// The denial; `None` means a lift.
     pub denied: Option<Denial>,
 }

@@ -32,7 +32,7 @@ use amendments::Amendments;
 use history::History;
 pub use history::Statement;
 pub use input::{
-    Act, EntryKind, EntryRuling, HitEntry, HitsRecord, LogInput, ModelPlace, NotRuled,
+    Act, EntryKind, EntryRuling, HitEntry, HitsRecord, LogInput, ModelPosition, NotRuled,
     RecordOutcome, ScopeChange, Total, TotalPart, TotalRuling,
 };
 use table::PairTable;
@@ -166,28 +166,32 @@ impl PartitionModel {
     /// The pair's denial by the newest statement at or before a log position.
     pub fn denied_at_place(
         &self,
-        place: ModelPlace,
+        position: ModelPosition,
         resource: &str,
         domain: &str,
     ) -> Option<Denial> {
         self.history
-            .at(&ScopeName::new(resource, Some(domain)), place)?
+            .at(&ScopeName::new(resource, Some(domain)), position)?
             .denied
     }
 
     /// The whole resource's denial by the newest statement at or before a log position.
-    pub fn whole_denied_at_place(&self, place: ModelPlace, resource: &str) -> Option<Denial> {
+    pub fn whole_denied_at_position(
+        &self,
+        position: ModelPosition,
+        resource: &str,
+    ) -> Option<Denial> {
         self.history
-            .at(&ScopeName::new(resource, None), place)?
+            .at(&ScopeName::new(resource, None), position)?
             .denied
     }
 
     /// The denial that justifies a refusal of the pair at `at_us` by an agent that had received the
-    /// partition's statements up to `place`: a denial of the pair or of its resource that ends later. `None`
+    /// partition's statements up to `position`: a denial of the pair or of its resource that ends later. `None`
     /// means that the refusal was unjustified.
     pub fn justification(
         &self,
-        place: ModelPlace,
+        position: ModelPosition,
         resource: &str,
         domain: &str,
         at_us: u64,
@@ -197,7 +201,7 @@ impl PartitionModel {
             ScopeName::new(resource, None),
         ];
         scopes.into_iter().find_map(|scope| {
-            let statement = self.history.at(&scope, place)?;
+            let statement = self.history.at(&scope, position)?;
             let denial = statement.denied?;
             denial.end.is_after(at_us).then_some((scope, statement))
         })
@@ -261,7 +265,7 @@ impl PartitionModel {
         let agents = &mut self.agents;
         outcome.moved_us = agents.stamps_move_us(name, epoch, log_us, appended_us, sent_us);
         for (i, entry) in record.entries.iter().enumerate() {
-            let place = ModelPlace {
+            let position = ModelPosition {
                 offset: record.offset,
                 entry: u32::try_from(i).unwrap_or(u32::MAX),
             };
@@ -270,7 +274,7 @@ impl PartitionModel {
             if let EntryKind::Refund { made_us, .. } = &mut entry.kind {
                 *made_us = instant_us(*made_us, outcome.moved_us, appended_us);
             }
-            let ruling = self.entry(place, appended_us, at_us, &entry, &mut outcome);
+            let ruling = self.entry(position, appended_us, at_us, &entry, &mut outcome);
             outcome.entries.push(ruling);
         }
         outcome
@@ -278,7 +282,7 @@ impl PartitionModel {
 
     fn entry(
         &mut self,
-        place: ModelPlace,
+        position: ModelPosition,
         appended_us: u64,
         at_us: u64,
         entry: &HitEntry<'_>,
@@ -343,7 +347,7 @@ impl PartitionModel {
         if ends_differ(before, ruled.denied) && !(is_over && ruled.denied.is_none()) {
             outcome.changes.push(ScopeChange {
                 scope: ScopeName::new(entry.resource, Some(entry.domain)),
-                place,
+                position,
                 denied: ruled.denied,
             });
         }
@@ -427,13 +431,13 @@ impl PartitionModel {
             }
         }
         let mut outcome = RecordOutcome::default();
-        let place = ModelPlace { offset, entry: 0 };
+        let position = ModelPosition { offset, entry: 0 };
         for (scope, denial) in before {
             let denied = self.table.denied(&scope);
             if ends_differ(Some(denial), denied) {
                 outcome.changes.push(ScopeChange {
                     scope,
-                    place,
+                    position,
                     denied,
                 });
             }

@@ -3,7 +3,7 @@
 //! Knows nothing of the hits records behind the totals. What stays true: a total is applied only if its record
 //! is after that of the last applied total of its resource and source partition.
 
-use super::input::{ModelPlace, RecordOutcome, ScopeChange, Total, TotalRuling};
+use super::input::{ModelPosition, RecordOutcome, ScopeChange, Total, TotalRuling};
 use super::whole::WholeResource;
 use super::{APPEND_UNIT_US, PartitionModel, ends_differ};
 use crate::limits::{DomainLimits, Limits};
@@ -13,11 +13,11 @@ impl PartitionModel {
     pub(super) fn totals(&mut self, offset: u64, totals: &[Total<'_>]) -> RecordOutcome {
         let mut outcome = RecordOutcome::default();
         for (i, total) in totals.iter().enumerate() {
-            let place = ModelPlace {
+            let position = ModelPosition {
                 offset,
                 entry: u32::try_from(i).unwrap_or(u32::MAX),
             };
-            let ruling = self.total(place, total, &mut outcome);
+            let ruling = self.total(position, total, &mut outcome);
             outcome.totals.push(ruling);
         }
         outcome
@@ -25,7 +25,7 @@ impl PartitionModel {
 
     fn total(
         &mut self,
-        place: ModelPlace,
+        position: ModelPosition,
         total: &Total<'_>,
         outcome: &mut RecordOutcome,
     ) -> TotalRuling {
@@ -72,7 +72,7 @@ impl PartitionModel {
         if ends_differ(before, whole.denied()) {
             outcome.changes.push(ScopeChange {
                 scope: ScopeName::new(total.resource, None),
-                place,
+                position,
                 denied: whole.denied(),
             });
         }

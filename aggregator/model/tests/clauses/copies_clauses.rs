@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_model::copies::{
-    AgentFate, BeatRecord, CopiesAct, CopiesModel, CopiesVersion, CopyScope, CopyStanding,
-    EndReason, HoldAct, HoldLimits, HoldRefusal, HoldsRecord, KeptBy, LimitedCopies, ListedHold,
-    ModelOp, ModelPart, ModelStatus, PartHolds, RecordTurn, SentBy,
+    AgentFate, CopiesAct, CopiesModel, CopiesVersion, CopyScope, CopyStanding, EndReason,
+    HeartbeatRecord, HoldAct, HoldLimits, HoldRefusal, HoldsRecord, KeptBy, LimitedCopies,
+    ListedHold, ModelOp, ModelPart, ModelStatus, PartHolds, RecordTurn, SentBy,
 };
 
 const SLOT: &str = "gpu.slot";
@@ -118,16 +118,20 @@ impl Log {
         status.refused.expect("refused")
     }
 
-    fn beat(&mut self, epoch: u128, change: impl FnOnce(&mut BeatRecord<'_>)) -> RecordTurn {
-        let mut beat = BeatRecord {
+    fn heartbeat(
+        &mut self,
+        epoch: u128,
+        change: impl FnOnce(&mut HeartbeatRecord<'_>),
+    ) -> RecordTurn {
+        let mut heartbeat = HeartbeatRecord {
             sender: self.sender(epoch),
             replaces: None,
             more: true,
             last: false,
             parts: Vec::new(),
         };
-        change(&mut beat);
-        self.model.beat(&beat).turn
+        change(&mut heartbeat);
+        self.model.heartbeat(&heartbeat).turn
     }
 
     fn ticks(&mut self, count: u64) -> Vec<AgentFate> {
@@ -205,7 +209,7 @@ fn copies_are_released_staged_and_seized_once() {
 fn a_record_that_is_older_than_one_applied_changes_nothing() {
     let mut log = log();
     log.sequence = 8;
-    assert_eq!(log.beat(7, |_| ()), RecordTurn::Applied);
+    assert_eq!(log.heartbeat(7, |_| ()), RecordTurn::Applied);
     log.sequence = 7;
     let overtaken = (RecordTurn::Overtaken, Vec::new());
     assert_eq!(log.op_of(7, 1, hold("acme", 1)), overtaken);
@@ -213,7 +217,7 @@ fn a_record_that_is_older_than_one_applied_changes_nothing() {
     log.us += S / 2;
     log.model.tick(log.us, |_, _| false);
     log.sequence = 0;
-    assert_eq!(log.beat(7, |_| ()), RecordTurn::Applied, "forgotten");
+    assert_eq!(log.heartbeat(7, |_| ()), RecordTurn::Applied, "forgotten");
 }
 
 #[test]
@@ -221,7 +225,7 @@ fn an_epoch_ends_by_its_last_heartbeat_or_its_successor() {
     let mut log = log();
     log.op_of(1, 1, hold("acme", 2));
     assert_eq!(
-        log.beat(2, |beat| beat.replaces = Some(1)),
+        log.heartbeat(2, |heartbeat| heartbeat.replaces = Some(1)),
         RecordTurn::Applied
     );
     assert_eq!(log.held(), 0);
@@ -230,7 +234,10 @@ fn an_epoch_ends_by_its_last_heartbeat_or_its_successor() {
         (RecordTurn::EpochOver, vec![Some(refused)])
     };
     assert_eq!(log.op_of(1, 1, hold("acme", 2)), over());
-    assert_eq!(log.beat(2, |beat| beat.last = true), RecordTurn::Applied);
+    assert_eq!(
+        log.heartbeat(2, |heartbeat| heartbeat.last = true),
+        RecordTurn::Applied
+    );
     assert_eq!(log.op_of(2, 1, hold("acme", 2)), over());
     log.ticks(1_199);
     assert_eq!(log.op_of(1, 1, hold("acme", 2)), over());
@@ -259,8 +266,8 @@ fn an_agent_silent_for_its_timeout_in_ticks_is_gone() {
         strict: false,
         seized: None,
     };
-    log.beat(7, |beat| {
-        beat.parts.push(ModelPart {
+    log.heartbeat(7, |heartbeat| {
+        heartbeat.parts.push(ModelPart {
             resource: SLOT,
             holds: PartHolds::List {
                 from: 0,
@@ -272,7 +279,7 @@ fn an_agent_silent_for_its_timeout_in_ticks_is_gone() {
         });
     });
     assert_eq!(log.held(), 2, "back, and counts again");
-    log.beat(7, |beat| beat.more = false);
+    log.heartbeat(7, |heartbeat| heartbeat.more = false);
     assert_eq!(log.held(), 0, "what is not named is not held");
 }
 

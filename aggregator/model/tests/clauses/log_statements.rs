@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use tollgate_model::log::{
-    EntryKind, EntryRuling, HitEntry, LogInput, ModelPlace, NotRuled, ScopeName, Total, TotalPart,
-    TotalRuling,
+    EntryKind, EntryRuling, HitEntry, LogInput, ModelPosition, NotRuled, ScopeName, Total,
+    TotalPart, TotalRuling,
 };
 use tollgate_model::{Cause, End, Limits};
 
@@ -59,11 +59,11 @@ fn a_statement_justifies_refusals_until_its_end() {
     log.hits(START, &[hit("d", START)]);
     log.version(START + MS, 2, per_second(5));
     let (denied, lifted) = (
-        ModelPlace {
+        ModelPosition {
             offset: 2,
             entry: 0,
         },
-        ModelPlace {
+        ModelPosition {
             offset: 3,
             entry: 0,
         },
@@ -77,7 +77,7 @@ fn a_statement_justifies_refusals_until_its_end() {
     assert_eq!(model.denied_at_place(lifted, "r", "d"), None);
     assert_eq!(
         model.denied_at_place(
-            ModelPlace {
+            ModelPosition {
                 offset: 1,
                 entry: 9
             },
@@ -88,7 +88,7 @@ fn a_statement_justifies_refusals_until_its_end() {
     );
     let (scope, statement) = model.justification(denied, "r", "d", end - 1).unwrap();
     assert_eq!(
-        (scope, statement.place),
+        (scope, statement.position),
         (ScopeName::new("r", Some("d")), denied)
     );
     assert_eq!(
@@ -169,16 +169,16 @@ fn a_full_global_limit_denies_the_resource_for_a_second() {
     assert_eq!(changes(&second), [change(None, 3, 0, Some(End::At(end)))]);
     assert_eq!(second.changes[0].denied.unwrap().cause, Cause::Global);
     assert_eq!(log.model.whole_denied_until("r"), Some(End::At(end)));
-    let place = ModelPlace {
+    let position = ModelPosition {
         offset: 3,
         entry: 0,
     };
     assert!(
         log.model
-            .justification(place, "r", "anyone", end - 1)
+            .justification(position, "r", "anyone", end - 1)
             .is_some()
     );
-    assert!(log.model.whole_denied_at_place(place, "r").is_some());
+    assert!(log.model.whole_denied_at_position(position, "r").is_some());
     assert_eq!(
         ruled(&log.hits(START, &[hit("d", START)]).entries[0])
             .1

@@ -3,8 +3,8 @@
 //! Knows nothing of wire formats: the records are the model's own inputs.
 
 use tollgate_model::log::{
-    EntryKind, EntryRuling, HitEntry, HitsRecord, LogInput, ModelPlace, RecordOutcome, ScopeChange,
-    ScopeName, Total, TotalPart,
+    EntryKind, EntryRuling, HitEntry, HitsRecord, LogInput, ModelPosition, RecordOutcome,
+    ScopeChange, ScopeName, Total, TotalPart,
 };
 use tollgate_model::{DomainLimits, End, EntryOutcome, Limits, PartitionModel, ResourceLimits};
 
@@ -159,18 +159,18 @@ pub fn change(
     offset: u64,
     entry: u32,
     end: Option<End>,
-) -> (ScopeName, ModelPlace, Option<End>) {
+) -> (ScopeName, ModelPosition, Option<End>) {
     (
         ScopeName::new("r", domain),
-        ModelPlace { offset, entry },
+        ModelPosition { offset, entry },
         end,
     )
 }
 
-pub fn changes(outcome: &RecordOutcome) -> Vec<(ScopeName, ModelPlace, Option<End>)> {
+pub fn changes(outcome: &RecordOutcome) -> Vec<(ScopeName, ModelPosition, Option<End>)> {
     let plain = |change: &ScopeChange| {
         let end = change.denied.map(|denial| denial.end);
-        (change.scope.clone(), change.place, end)
+        (change.scope.clone(), change.position, end)
     };
     outcome.changes.iter().map(plain).collect()
 }

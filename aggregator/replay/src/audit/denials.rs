@@ -48,6 +48,6 @@ impl Denials {
     pub(super) fn reaches(&self, next: u64) -> bool {
         self.ahead
             .iter()
-            .any(|(_, announced)| next <= announced.statement.place.offset)
+            .any(|(_, announced)| next <= announced.statement.position.offset)
     }
 }

@@ -166,16 +166,22 @@ impl Difference {
 
     /// A difference about a statement.
     pub fn of_statement(kind: DifferenceKind, about: &Announced, text: impl Into<String>) -> Self {
-        let place = about.statement.place;
+        let position = about.statement.position;
         let (scope, domain) = scope_of(&about.statement.scope);
         let partition = about.partition;
         Self {
-            entry: Some(place.entry),
-            code: Some(Code { partition, place }.to_string()),
+            entry: Some(position.entry),
+            code: Some(
+                Code {
+                    partition,
+                    position,
+                }
+                .to_string(),
+            ),
             resource: Some(about.resource.clone()),
             scope: Some(scope),
             domain,
-            ..Self::of_record(kind, (partition, "hits", place.offset), text)
+            ..Self::of_record(kind, (partition, "hits", position.offset), text)
         }
     }
 }

@@ -73,8 +73,8 @@ pub struct Ledger {
 }
 
 fn key_of(announced: &Announced) -> LedgerKey {
-    let place = announced.statement.place;
-    (place.offset, place.entry)
+    let position = announced.statement.position;
+    (position.offset, position.entry)
 }
 
 impl Ledger {
@@ -272,7 +272,7 @@ fn unlike(right: &Announced, found: &Announced) -> String {
     if a.scope != b.scope {
         parts.push("scope");
     }
-    if a.place.generation != b.place.generation {
+    if a.position.generation != b.position.generation {
         parts.push("generation");
     }
     match (&a.kind, &b.kind) {

@@ -281,7 +281,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
             Record::Hits(batch) => self.batch(offset, batch, part),
             // All records of an agent share one count of sequence numbers.
             Record::Holds(batch) => self.sequences.saw(&batch.sender, offset, part),
-            Record::Heartbeat(beat) => self.sequences.saw(&beat.sender, offset, part),
+            Record::Heartbeat(heartbeat) => self.sequences.saw(&heartbeat.sender, offset, part),
             Record::Tick(tick) => {
                 let seen = self.aggregators.entry(tick.instance).or_default();
                 seen.rotate_left(1);
@@ -298,11 +298,11 @@ impl<'w, 'a> Auditor<'w, 'a> {
                 Fate::OlderThanWindow { .. } => ("older", "batches too old to be ruled"),
                 Fate::Overtaken { .. } => (
                     "overtaken",
-                    "hold operations or beats that came out of turn: not applied",
+                    "hold operations or heartbeats that came out of turn: not applied",
                 ),
                 Fate::EpochOver { .. } => (
                     "epochs",
-                    "hold operations or beats of an epoch that was over: not applied",
+                    "hold operations or heartbeats of an epoch that was over: not applied",
                 ),
                 Fate::TooManyAgents { .. } => ("agents", "batches of agents beyond the bound"),
                 Fate::OfAnotherLog => ("foreign", "ticks of another log: ignored"),
@@ -436,13 +436,13 @@ impl<'w, 'a> Auditor<'w, 'a> {
             offset: record.offset,
             appended: record.appended,
         };
-        if self.next <= announced.statement.place.offset {
+        if self.next <= announced.statement.position.offset {
             self.denials.ahead.push((recorded, announced));
             return;
         }
         // In the order in which they were recorded.
         let next = self.next;
-        let reached = |(_, a): &(Recorded, Announced)| a.statement.place.offset < next;
+        let reached = |(_, a): &(Recorded, Announced)| a.statement.position.offset < next;
         let count = self.denials.ahead.iter().take_while(|a| reached(a)).count();
         let waited: Vec<_> = self.denials.ahead.drain(..count).collect();
         for (recorded, announced) in waited {
@@ -457,7 +457,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         recorded: Recorded,
         part: &mut PartitionAudit,
     ) {
-        let caused = announced.statement.place.offset;
+        let caused = announced.statement.position.offset;
         // The replay states nothing for causes outside the range, so nothing is compared there.
         let in_range = self.first.is_some_and(|first| first <= caused);
         if !in_range || (self.behind && self.next <= caused) {

@@ -202,9 +202,9 @@ impl Sample {
                 continue;
             }
             let at = engine.iter().position(|stated| {
-                let entry = stated.statement.place.entry;
-                let same_place = by_limits || entry == change.place.entry;
-                same_place && is_about(stated, &change)
+                let entry = stated.statement.position.entry;
+                let same_position = by_limits || entry == change.position.entry;
+                same_position && is_about(stated, &change)
             });
             let stated = at.map(|at| engine.remove(at));
             let says = stated.map(|stated| denial_of(&stated.statement.kind));

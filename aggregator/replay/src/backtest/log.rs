@@ -478,7 +478,7 @@ mod tests {
             first: Timestamp::from_micros(1_000),
             last: Timestamp::from_micros(4_000),
             cause: Cause::Hard,
-            place: None,
+            position: None,
         };
         let of = |calls, copies| -> Vec<(u64, u32, u32)> {
             let calls = spread(&refused(calls, copies), Timestamp::MAX);

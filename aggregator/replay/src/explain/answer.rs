@@ -67,15 +67,15 @@ fn wanted(asked: &AskedPair, follow: &PairFollow) -> Result<Option<usize>, Expla
     match asked.until {
         FollowUntil::End => Ok(stated.rposition(|stated| denial_of(&stated.statement).is_some())),
         FollowUntil::Instant(at) => Ok(stated.rposition(|stated| stated.since <= at)),
-        FollowUntil::Place(place) => {
+        FollowUntil::Position(position) => {
             let none = |why: String| {
                 let code = asked.code.map(|code| code.to_string()).unwrap_or_default();
                 ExplainError::NotThere(format!("{code}: {why}"))
             };
-            let index = stated.position(|stated| key(&stated.statement) == place);
+            let index = stated.position(|stated| key(&stated.statement) == position);
             let index = index.ok_or_else(|| none("the log has no statement there".to_owned()))?;
-            let found = follow.statements[index].statement.place.generation;
-            match asked.code.map(|code| code.place.generation) {
+            let found = follow.statements[index].statement.position.generation;
+            match asked.code.map(|code| code.position.generation) {
                 Some(wanted) if wanted != found => {
                     let text =
                         format!("generation {wanted}, the log there is of generation {found}");
@@ -93,8 +93,8 @@ pub(super) fn nearest(follow: &PairFollow, at: Timestamp) -> Option<&ExplainedEn
     (apart(&nearest) <= NEAR.as_micros()).then_some(nearest)
 }
 
-pub(super) fn place_text(place: (u64, u32)) -> String {
-    format!("offset {}, entry {}", place.0, place.1)
+pub(super) fn position_text(position: (u64, u32)) -> String {
+    format!("offset {}, entry {}", position.0, position.1)
 }
 
 fn call_view(entry: &ExplainedEntry) -> CallView {
@@ -108,7 +108,7 @@ fn call_view(entry: &ExplainedEntry) -> CallView {
         _ => (0, 0, 0),
     };
     CallView {
-        place: place_text(entry.place),
+        position: position_text(entry.position),
         agent: entry.agent.to_string(),
         stamp_us: entry.stamp.as_micros(),
         at_us: entry.at.as_micros(),
@@ -149,14 +149,20 @@ fn denied(
 ) -> Result<(), ExplainError> {
     let partition = explanation.partition;
     let stated = &follow.statements[index];
-    let place = stated.statement.place;
-    let recorded = recorded(source, partition, |a| a.statement.place == place)?;
+    let position = stated.statement.position;
+    let recorded = recorded(source, partition, |a| a.statement.position == position)?;
     let span = closure(follow, index);
     let since = follow.statements[span.start].since;
     let until = ended(&follow.statements[span.end - 1]);
     explanation.denied = true;
     explanation.reason = reason_of(denial.cause);
-    explanation.code = Some(Code { partition, place }.to_string());
+    explanation.code = Some(
+        Code {
+            partition,
+            position,
+        }
+        .to_string(),
+    );
     explanation.denial = Some(denial_view(stated, &denial, recorded.map(|(at, _)| at)));
     explanation.statements = follow
         .statements
@@ -221,7 +227,7 @@ fn denial_view(stated: &PairStatement, denial: &Denial, recorded: Option<Timesta
 }
 
 fn statement_view(partition: u32, stated: &PairStatement) -> StatementView {
-    let place: LogPosition = stated.statement.place;
+    let position: LogPosition = stated.statement.position;
     let (says, until, cause) = match stated.statement.kind {
         StatementKind::Denied(denial) => {
             ("denied", end_us(denial.end), Some(denial.cause.to_string()))
@@ -229,7 +235,11 @@ fn statement_view(partition: u32, stated: &PairStatement) -> StatementView {
         StatementKind::Lifted => ("open", None, None),
     };
     StatementView {
-        code: Code { partition, place }.to_string(),
+        code: Code {
+            partition,
+            position,
+        }
+        .to_string(),
         at_us: stated.since.as_micros(),
         until_us: until,
         says,

@@ -21,7 +21,7 @@ use tollgate_shared::wire::holds::{HoldAction, HoldBatch};
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement};
 
-use super::answer::{place_text, reason_of, version_view};
+use super::answer::{position_text, reason_of, version_view};
 use super::follow::FollowUntil;
 use super::history::{denial_of, key};
 use super::sentences::banned;
@@ -125,7 +125,7 @@ impl CopiesReading<'_> {
                 return denial.map(|denial| Some((stated, denial))).ok_or_else(none);
             }
         }
-        if let FollowUntil::Place(_) = self.asked.until {
+        if let FollowUntil::Position(_) = self.asked.until {
             return Err(self.nothing_there());
         }
         let in_force = self.scopes().into_iter().find_map(|scope| {
@@ -133,7 +133,7 @@ impl CopiesReading<'_> {
             let denial = denial_of(&stated.statement)?;
             let now = match self.asked.until {
                 FollowUntil::Instant(at) => at,
-                FollowUntil::Place(_) | FollowUntil::End => self.now,
+                FollowUntil::Position(_) | FollowUntil::End => self.now,
             };
             (now < denial.end).then(|| (stated.clone(), denial))
         });
@@ -224,8 +224,8 @@ impl CopiesReading<'_> {
                 statement: ruled.statement.clone(),
                 appended: delivered.appended,
             };
-            let is_asked = |place| key(&stated.statement) == place;
-            if matches!(self.asked.until, FollowUntil::Place(place) if is_asked(place)) {
+            let is_asked = |position| key(&stated.statement) == position;
+            if matches!(self.asked.until, FollowUntil::Position(position) if is_asked(position)) {
                 // One operation may fill several scopes: report the narrowest.
                 found.get_or_insert_with(|| stated.clone());
             }
@@ -234,7 +234,7 @@ impl CopiesReading<'_> {
         if let Some(stated) = &found
             && let Ok(Record::Holds(batch)) = Record::decode(&delivered.bytes)
         {
-            self.cause = cause_of(&batch, stated.statement.place.entry);
+            self.cause = cause_of(&batch, stated.statement.position.entry);
         }
         Ok(found)
     }
@@ -247,8 +247,8 @@ impl CopiesReading<'_> {
         lifted: Option<&ScopeStatement>,
     ) -> Result<(), ExplainError> {
         let partition = explanation.partition;
-        let place = stated.statement.place;
-        let recorded = recorded(self.source, partition, |a| a.statement.place == place)?;
+        let position = stated.statement.position;
+        let recorded = recorded(self.source, partition, |a| a.statement.position == position)?;
         // A ban has an end of its own; a full scope has none.
         let until = lifted.map_or(Timestamp::MAX, |lifted| lifted.appended);
         let until = until.min(denial.end);
@@ -258,7 +258,13 @@ impl CopiesReading<'_> {
         }
         explanation.denied = true;
         explanation.reason = reason_of(denial.cause);
-        explanation.code = Some(Code { partition, place }.to_string());
+        explanation.code = Some(
+            Code {
+                partition,
+                position,
+            }
+            .to_string(),
+        );
         explanation.denial = Some(DenialView {
             cause: denial.cause.to_string(),
             tier: None,
@@ -272,7 +278,7 @@ impl CopiesReading<'_> {
         let view = |of: &ScopeStatement, says| StatementView {
             code: Code {
                 partition,
-                place: of.statement.place,
+                position: of.statement.position,
             }
             .to_string(),
             at_us: of.appended.as_micros(),
@@ -320,7 +326,7 @@ impl CopiesReading<'_> {
         sentences.extend(cause.map(|cause| {
             format!(
                 "it became so by {cause} ({})",
-                place_text(key(&stated.statement))
+                position_text(key(&stated.statement))
             )
         }));
         sentences.push(held_by(&explanation.holders, "then"));

@@ -10,7 +10,7 @@ use tollgate_engine::rules::tiers::Phase;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
-use super::answer::{end_us, place_text};
+use super::answer::{end_us, position_text};
 use super::follow::PairFollow;
 use super::history::{EntryFate, ExplainedEntry, PairStatement, key};
 use super::view::{AgentView, Explanation, Tally, TierView, TimeView, WindowView};
@@ -38,7 +38,7 @@ pub(super) fn window(
         Cause::Bucket => return newest(follow, stated, denial.cause, Timestamp::ZERO),
         _ => return None,
     };
-    let place = key(&stated.statement);
+    let position = key(&stated.statement);
     let counted = follow.entries.iter().filter_map(|entry| {
         let EntryFate::Ruled {
             granted,
@@ -55,7 +55,11 @@ pub(super) fn window(
             None => granted + excess,
         };
         let inside = stated.since <= entry.at.saturating_add(denial.window);
-        (0 < hits && inside && entry.place <= place).then_some((&*entry.agent, entry.at, hits))
+        (0 < hits && inside && entry.position <= position).then_some((
+            &*entry.agent,
+            entry.at,
+            hits,
+        ))
     });
     Some(window_of(counted.collect()))
 }
@@ -70,7 +74,7 @@ fn newest(
 ) -> Option<WindowView> {
     let lane = fill::lane_of(&stated.class, cause)?;
     let mut missing = stated.constraints.get(lane)?.counted;
-    let place = key(&stated.statement);
+    let position = key(&stated.statement);
     let mut hits = Vec::new();
     for entry in follow.entries.iter().rev() {
         let EntryFate::Ruled {
@@ -83,7 +87,7 @@ fn newest(
             break;
         }
         let counted = granted.saturating_add(excess).min(missing);
-        if 0 < counted && since <= entry.at && entry.place <= place {
+        if 0 < counted && since <= entry.at && entry.position <= position {
             missing -= counted;
             hits.push((&*entry.agent, entry.at, counted));
         }
@@ -147,12 +151,14 @@ fn by_agent<'a>(
 }
 
 pub(super) fn tiers(follow: &PairFollow, stated: &PairStatement) -> Vec<TierView> {
-    let place = key(&stated.statement);
+    let position = key(&stated.statement);
     let tiers = stated.class.tiers().iter().zip(&stated.tiers).enumerate();
     tiers
         .map(|(index, (tier, now))| {
             let burst = follow.bursts.iter().rev().find(|burst| {
-                burst.tier == index + 1 && Some(burst.at) == now.entered && burst.place <= place
+                burst.tier == index + 1
+                    && Some(burst.at) == now.entered
+                    && burst.position <= position
             });
             let active_until = now.entered.map(|at| at.saturating_add(tier.active));
             let cooling_until = active_until.map(|at| at.saturating_add(tier.cooldown));
@@ -171,7 +177,7 @@ pub(super) fn tiers(follow: &PairFollow, stated: &PairStatement) -> Vec<TierView
                 hits: now.window.iter().map(|(_, hits)| hits).sum(),
                 entered_us: now.entered.map(Timestamp::as_micros),
                 entered_by: burst.map(|burst| burst.agent.to_string()),
-                entered_at: burst.map(|burst| place_text(burst.place)),
+                entered_at: burst.map(|burst| position_text(burst.position)),
                 active_until_us: active_until.and_then(end_us),
                 cooling_until_us: cooling_until.and_then(end_us),
             }

@@ -34,7 +34,7 @@ const SOURCES_MAX: usize = 500;
 const LATE: Span = Span::from_secs(10);
 
 struct CountedTotal {
-    place: u64,
+    position: u64,
     source: (u32, u64),
     granted: Vec<(Timestamp, u32)>,
 }
@@ -91,7 +91,7 @@ pub(super) fn explain(
                     totals.pop_front();
                 }
                 totals.push_back(CountedTotal {
-                    place: delivered.offset,
+                    position: delivered.offset,
                     source: (record.source_partition, record.source_offset),
                     granted,
                 });
@@ -114,9 +114,9 @@ fn is_over(until: FollowUntil, stated: &[SourceStatement], appended: Timestamp) 
     match until {
         FollowUntil::End => false,
         FollowUntil::Instant(at) => at.saturating_add(TOO_OLD) < appended,
-        FollowUntil::Place(place) => stated
+        FollowUntil::Position(position) => stated
             .iter()
-            .find(|stated| key(&stated.statement) == place)
+            .find(|stated| key(&stated.statement) == position)
             .is_some_and(|stated| stated.appended.saturating_add(LATE) < appended),
     }
 }
@@ -133,7 +133,9 @@ fn answer(
             .iter()
             .rposition(|s| denial_of(&s.statement).is_some()),
         FollowUntil::Instant(at) => stated.iter().rposition(|s| s.since <= at),
-        FollowUntil::Place(place) => stated.iter().position(|s| key(&s.statement) == place),
+        FollowUntil::Position(position) => {
+            stated.iter().position(|s| key(&s.statement) == position)
+        }
     };
     let mut explanation = Explanation {
         schema: "tollgate.explain/1",
@@ -150,7 +152,7 @@ fn answer(
     let denial = found.and_then(|index| denial_of(&stated[index].statement).map(|d| (index, d)));
     let over = |end| matches!(asked.until, FollowUntil::Instant(at) if end <= at);
     let Some((index, denial)) = denial.filter(|(_, denial)| !over(denial.end)) else {
-        if let (FollowUntil::Place(_), Some(code)) = (asked.until, asked.code) {
+        if let (FollowUntil::Position(_), Some(code)) = (asked.until, asked.code) {
             let text = format!("{code}: the log has no statement there");
             return Err(ExplainError::NotThere(text));
         }
@@ -162,11 +164,17 @@ fn answer(
         return Ok(explanation);
     };
     let stated = &stated[index];
-    let place = stated.statement.place;
-    let recorded = recorded(source, partition, |a| a.statement.place == place)?;
+    let position = stated.statement.position;
+    let recorded = recorded(source, partition, |a| a.statement.position == position)?;
     explanation.denied = true;
     explanation.reason = reason_of(denial.cause);
-    explanation.code = Some(Code { partition, place }.to_string());
+    explanation.code = Some(
+        Code {
+            partition,
+            position,
+        }
+        .to_string(),
+    );
     explanation.denial = Some(DenialView {
         cause: denial.cause.to_string(),
         tier: None,
@@ -178,7 +186,11 @@ fn answer(
         until_us: end_us(denial.end),
     });
     explanation.statements = vec![StatementView {
-        code: Code { partition, place }.to_string(),
+        code: Code {
+            partition,
+            position,
+        }
+        .to_string(),
         at_us: stated.since.as_micros(),
         until_us: end_us(denial.end),
         says: "denied",
@@ -232,7 +244,7 @@ fn hits_of(
     let (mut hits, mut looked_up) = (Vec::new(), 0);
     for total in totals
         .iter()
-        .filter(|t| t.place <= stated.statement.place.offset)
+        .filter(|t| t.position <= stated.statement.position.offset)
     {
         let inside = total
             .granted

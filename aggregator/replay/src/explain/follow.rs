@@ -41,7 +41,7 @@ const LATE: Span = Span::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowUntil {
     /// Until the denial stated at this log position (offset and entry) is over.
-    Place((u64, u32)),
+    Position((u64, u32)),
     /// Until the denial in force at this instant is over.
     Instant(Timestamp),
     /// To the log's end.
@@ -146,12 +146,12 @@ impl PairFollow {
     fn is_over(&self, until: FollowUntil) -> bool {
         let (begun, from) = match until {
             FollowUntil::End => return false,
-            FollowUntil::Place(place) => {
+            FollowUntil::Position(position) => {
                 let stated = self
                     .statements
                     .iter()
-                    .find(|stated| key(&stated.statement) == place);
-                let reached = place.0 < self.next;
+                    .find(|stated| key(&stated.statement) == position);
+                let reached = position.0 < self.next;
                 let since = stated.map_or(self.read_upto, |stated| stated.appended);
                 (reached, since)
             }
@@ -165,7 +165,7 @@ impl PairFollow {
         let late = match until {
             // However late a call comes, one older than this is only counted.
             FollowUntil::Instant(_) => TOO_OLD,
-            FollowUntil::Place(_) | FollowUntil::End => LATE,
+            FollowUntil::Position(_) | FollowUntil::End => LATE,
         };
         begun && end.saturating_add(late) < self.read_upto
     }
@@ -257,7 +257,7 @@ impl PairFollow {
         let mut stood = Vec::new();
         for (number, hit) in numbers.iter().zip(hits) {
             let at = instant(hit.at, moved_us, delivered.appended);
-            let place = (delivered.offset, *number);
+            let position = (delivered.offset, *number);
             let agent: Box<str> = batch.sender.agent.into();
             let before = self.closed_until();
             let fate = if !applied {
@@ -267,13 +267,13 @@ impl PairFollow {
             } else if TOO_OLD < delivered.appended.since(at) {
                 EntryFate::TooOld
             } else {
-                self.rule(at, hit, place, &agent)
+                self.rule(at, hit, position, &agent)
             };
             let until = self.closed_until();
             // If nothing changed, the engine stated nothing.
             stood.push((until != before).then(|| self.standing()));
             let entry = ExplainedEntry {
-                place,
+                position,
                 agent,
                 stamp: hit.at,
                 at,
@@ -290,7 +290,13 @@ impl PairFollow {
     }
 
     /// Rules an entry on the state beside the engine.
-    fn rule(&mut self, at: Timestamp, hit: &Hit<'_>, place: (u64, u32), agent: &str) -> EntryFate {
+    fn rule(
+        &mut self,
+        at: Timestamp,
+        hit: &Hit<'_>,
+        position: (u64, u32),
+        agent: &str,
+    ) -> EntryFate {
         let now = self.pair.time.map_or(at, |time| time.max(at));
         // Drop what is over by now first, so that this entry does not seem to have removed it.
         self.pair.state.forget(&self.class, now);
@@ -325,7 +331,7 @@ impl PairFollow {
             let burst = Burst {
                 tier: index + 1,
                 at: now,
-                place,
+                position,
                 agent: agent.into(),
             };
             push(&mut self.bursts, OTHERS_MAX, burst);
@@ -356,8 +362,8 @@ impl PairFollow {
             .collect();
         for mut statement in statements {
             let mut stated = self.standing();
-            if let Some((number, then)) = stood.get(statement.place.entry as usize) {
-                statement.place.entry = *number;
+            if let Some((number, then)) = stood.get(statement.position.entry as usize) {
+                statement.position.entry = *number;
                 stated = then.clone().unwrap_or(stated);
             }
             stated.statement = statement;
@@ -392,7 +398,7 @@ impl PairFollow {
         PairStatement {
             statement: Statement {
                 scope: tollgate_shared::wire::statement::Scope::Pair(self.domain.clone()),
-                place: Default::default(),
+                position: Default::default(),
                 kind: StatementKind::Lifted,
             },
             since: now,

@@ -13,7 +13,7 @@ use tollgate_shared::wire::statement::{Denial, Statement, StatementKind};
 #[derive(Clone, Debug)]
 pub struct ExplainedEntry {
     /// Its offset and entry index.
-    pub place: (u64, u32),
+    pub position: (u64, u32),
     /// The agent.
     pub agent: Box<str>,
     /// The agent's stamp.
@@ -64,7 +64,7 @@ pub struct Burst {
     /// When.
     pub at: Timestamp,
     /// The log position of the entry.
-    pub place: (u64, u32),
+    pub position: (u64, u32),
     /// The agent of the entry.
     pub agent: Box<str>,
 }
@@ -114,7 +114,7 @@ pub struct RefusedCalls {
 
 /// The offset and entry of a statement.
 pub fn key(statement: &Statement) -> (u64, u32) {
-    (statement.place.offset, statement.place.entry)
+    (statement.position.offset, statement.position.entry)
 }
 
 /// The denial that a statement announces, if it is one.

@@ -194,7 +194,7 @@ fn begin(
     // that the windows are complete; without one, at the beginning.
     let from = match asked.until {
         FollowUntil::Instant(at) => Some(Point::At(at.saturating_sub(LOOK_BACK))),
-        FollowUntil::Place(_) | FollowUntil::End => None,
+        FollowUntil::Position(_) | FollowUntil::End => None,
     };
     let task = Task {
         range: Range { from, to: None },
@@ -225,24 +225,24 @@ fn pair_of(source: &dyn Source, code: Code) -> Result<AskedPair, ExplainError> {
     if source.partitions() <= code.partition {
         return Err(none("the log has no such partition"));
     }
-    let offset = code.place.offset;
+    let offset = code.position.offset;
     let record = record_at(source, Stream::Hits, code.partition, offset)?
         .ok_or_else(|| none("the log has no record there, or does not have it any more"))?;
     let asked = |resource: &str, domain: Option<&str>| AskedPair {
         resource: resource.to_owned(),
         domain: domain.map(str::to_owned),
-        until: FollowUntil::Place((offset, code.place.entry)),
+        until: FollowUntil::Position((offset, code.position.entry)),
         code: Some(code),
     };
     match Record::decode(&record.bytes) {
         Ok(Record::Hits(batch)) => {
-            let hit = batch.hits().get(code.place.entry as usize);
+            let hit = batch.hits().get(code.position.entry as usize);
             let hit = hit.ok_or_else(|| none("the batch there has no such entry"))?;
             Ok(asked(batch.resource(hit.resource), Some(hit.domain)))
         }
         Ok(Record::Totals(totals)) => Ok(asked(totals.resource, None)),
         Ok(Record::Holds(batch)) => {
-            if let Some(op) = batch.ops().nth(code.place.entry as usize) {
+            if let Some(op) = batch.ops().nth(code.position.entry as usize) {
                 return Ok(asked(batch.resource(op.resource), None));
             }
             // An aggregator states bans behind the last operation of the batch whose sender they
@@ -280,7 +280,7 @@ pub(crate) fn record_at(
 
 fn announced_at(source: &dyn Source, code: Code) -> Result<Option<Announced>, SourceError> {
     let found = recorded(source, code.partition, |announced| {
-        announced.statement.place == code.place
+        announced.statement.position == code.position
     })?;
     Ok(found.map(|(_, announced)| announced))
 }

@@ -105,7 +105,7 @@ pub(super) fn banned(version: Option<&VersionView>) -> String {
 fn cooling(tier: &TierView) -> String {
     let instant = |us: Option<u64>| Utc(us.map_or(Timestamp::MAX, Timestamp::from_micros));
     let by = match (&tier.entered_by, &tier.entered_at) {
-        (Some(agent), Some(place)) => format!("by a hit of {} ({place})", escaped(agent)),
+        (Some(agent), Some(position)) => format!("by a hit of {} ({position})", escaped(agent)),
         _ => "before what was read".to_owned(),
     };
     let skipped = if tier.skippable {

@@ -162,7 +162,7 @@ impl Explanation {
             writeln!(
                 f,
                 "\nthe call nearest to that instant: {} of {}, {} hits ({} granted, {} excess, {} late), at {}",
-                call.place,
+                call.position,
                 escaped(&call.agent),
                 call.copies,
                 call.granted,

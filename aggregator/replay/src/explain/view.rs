@@ -215,7 +215,7 @@ pub struct TierView {
 #[derive(Clone, Debug, Serialize)]
 pub struct CallView {
     /// Its record: offset and entry.
-    pub place: String,
+    pub position: String,
     /// The agent.
     pub agent: String,
     /// The agent's stamp.

@@ -302,7 +302,7 @@ impl<W: Write> Copying<'_, W> {
         while let Some(records) = self.read(&mut *cursor)? {
             for record in records {
                 let caused = Announced::decode(&record.bytes).ok();
-                let caused = caused.map(|announced| announced.statement.place.offset);
+                let caused = caused.map(|announced| announced.statement.position.offset);
                 let within = caused.is_none_or(|at| slice.first <= at && at < slice.next);
                 begun |= within;
                 if !begun {

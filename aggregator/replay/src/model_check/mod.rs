@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tollgate_limits::Limits;
 use tollgate_model::log::{
-    EntryRuling, HitEntry, HitsRecord, LogInput, ModelPlace, ScopeChange, ScopeName, Statement,
+    EntryRuling, HitEntry, HitsRecord, LogInput, ModelPosition, ScopeChange, ScopeName, Statement,
     Total, TotalRuling,
 };
 use tollgate_model::{PartitionModel, log::RecordOutcome};
@@ -263,8 +263,8 @@ fn feed_hits<'a>(
         ..
     } = model.apply(&input);
     for change in &mut changes {
-        if let Some(number) = numbers.get(change.place.entry as usize) {
-            change.place.entry = *number;
+        if let Some(number) = numbers.get(change.position.entry as usize) {
+            change.position.entry = *number;
         }
     }
     ModelRuling {
@@ -329,8 +329,8 @@ impl ModelCheck {
             return None;
         };
         let statement = |change: ScopeChange| {
-            let (place, denied) = (change.place, change.denied);
-            (change.scope, Statement { place, denied })
+            let (position, denied) = (change.position, change.denied);
+            (change.scope, Statement { position, denied })
         };
         Some(RuledBatch {
             partition,
@@ -345,22 +345,22 @@ impl ModelCheck {
     /// pair, or its whole resource, must be denied by a statement at or before that log position, with a later
     /// end.
     pub fn justifies(&self, code: Code, resource: &str, domain: &str, at_us: u64) -> bool {
-        let place = ModelPlace {
-            offset: code.place.offset,
-            entry: code.place.entry,
+        let position = ModelPosition {
+            offset: code.position.offset,
+            entry: code.position.entry,
         };
         self.partitions
             .get(code.partition as usize)
-            .and_then(|model| model.justification(place, resource, domain, at_us))
+            .and_then(|model| model.justification(position, resource, domain, at_us))
             .is_some()
     }
 
     /// In words, the end of what the model states at a code's log position of the pair and of its resource.
     /// For diagnosis of a refusal that is not justified.
     pub fn ends(&self, code: Code, resource: &str, domain: &str) -> String {
-        let place = ModelPlace {
-            offset: code.place.offset,
-            entry: code.place.entry,
+        let position = ModelPosition {
+            offset: code.position.offset,
+            entry: code.position.entry,
         };
         let Some(model) = self.partitions.get(code.partition as usize) else {
             return format!("and there is no partition {}", code.partition);
@@ -368,7 +368,7 @@ impl ModelCheck {
         let of = |domain: Option<&str>| {
             let scope = ScopeName::new(resource, domain);
             let statements = model.statements(&scope).iter();
-            match statements.take_while(|one| one.place <= place).last() {
+            match statements.take_while(|one| one.position <= position).last() {
                 None => "nothing said".to_owned(),
                 Some(one) => match &one.denied {
                     None => "open".to_owned(),

@@ -383,7 +383,7 @@ mod tests {
     fn statement(offset: u64, kind: StatementKind) -> Statement {
         Statement {
             scope: Scope::Pair("acme".into()),
-            place: LogPosition {
+            position: LogPosition {
                 generation: 1,
                 offset,
                 entry: 0,

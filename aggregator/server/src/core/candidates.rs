@@ -190,7 +190,7 @@ fn view_of(partition: u32, resource: &str, compared: &Compared) -> CandidateView
     let newest = closed.iter().map(|closed| {
         let code = Code {
             partition,
-            place: closed.place,
+            position: closed.position,
         };
         CandidateDenialView {
             domain: (*closed.domain).into(),

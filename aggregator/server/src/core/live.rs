@@ -216,7 +216,7 @@ mod tests {
     fn denied(domain: &str, offset: u64, end: u64) -> Statement {
         Statement {
             scope: Scope::Pair(domain.into()),
-            place: LogPosition {
+            position: LogPosition {
                 generation: 1,
                 offset,
                 entry: 0,

@@ -358,7 +358,7 @@ fn statement(live: &LiveDenial) -> (Arc<str>, Statement) {
             Some(domain) => Scope::Pair((**domain).into()),
             None => Scope::Resource,
         },
-        place: live.place,
+        position: live.position,
         kind: StatementKind::Denied(live.denial),
     };
     (Arc::clone(&live.resource), statement)
@@ -406,8 +406,8 @@ fn count_copies(rulings: &Rulings, counters: &mut Counters) {
         counters.copies_seized += counts.seized;
         counters.copies_unlimited += counts.unlimited;
     }
-    counters.beats += rulings.copies.beats;
-    counters.beats_wanted += rulings.copies.beats_wanted;
+    counters.heartbeats += rulings.copies.heartbeats;
+    counters.heartbeats_wanted += rulings.copies.heartbeats_wanted;
     counters.holds_ended_by_age += rulings.copies.ended_by_age;
     counters.holds_ended_by_operator += rulings.copies.ended_by_operator;
     counters.transfers_ended_by_operator += rulings.copies.transfers_ended_by_operator;

@@ -40,7 +40,7 @@ impl Verdicts {
     pub fn queue(&mut self, partition: u32, due: VerdictDue) {
         let verdict = Verdict {
             partition,
-            place: due.place,
+            position: due.position,
             epoch: due.epoch,
             resource: (*due.resource).into(),
             status: due.status,
@@ -98,7 +98,7 @@ mod tests {
                     agent: name.as_str().into(),
                     epoch: u128::MAX,
                     resource: name.as_str().into(),
-                    place: LogPosition::default(),
+                    position: LogPosition::default(),
                     status: Some(HoldStatus {
                         number,
                         copies: u32::MAX,

@@ -233,7 +233,7 @@ pub fn denial_view(
     let ends = denial.end < Timestamp::MAX;
     let code = Code {
         partition,
-        place: statement.place,
+        position: statement.position,
     };
     DenialView {
         resource: resource.into(),

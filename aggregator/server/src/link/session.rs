@@ -206,9 +206,9 @@ impl Session {
                 self.check_resources(batch.resources())?;
                 (batch.sender, None)
             }
-            Record::Heartbeat(beat) => {
-                self.check_resources(beat.resources())?;
-                (beat.sender, beat.head.replaces)
+            Record::Heartbeat(heartbeat) => {
+                self.check_resources(heartbeat.resources())?;
+                (heartbeat.sender, heartbeat.head.replaces)
             }
             // Agents write only these three kinds.
             _ => return Err(BatchFault::Kind(record.get(1).copied().unwrap_or_default())),
@@ -271,9 +271,9 @@ impl Session {
 
 /// Checks the size before decoding, which is the greatest cost of a refused record.
 fn check_size(record: &[u8]) -> Result<(), BatchFault> {
-    let is_beat = record.get(1) == Some(&kind::HEARTBEAT);
+    let is_heartbeat = record.get(1) == Some(&kind::HEARTBEAT);
     let found = record.len();
-    match is_beat || found <= BATCH_BYTES_MAX {
+    match is_heartbeat || found <= BATCH_BYTES_MAX {
         true => Ok(()),
         false => Err(BatchFault::Size { found }),
     }

@@ -156,7 +156,7 @@ fn a_denial_is_announced_with_its_remaining_log_time() {
         .iter()
         .find(|e| e.partition == statements[0].partition)
         .unwrap();
-    assert!(statements[0].statement.place.offset < watermark.ruled);
+    assert!(statements[0].statement.position.offset < watermark.ruled);
 }
 
 #[test]

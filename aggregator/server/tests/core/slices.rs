@@ -86,10 +86,10 @@ fn check_statements_precede_watermarks(frames: &[Frame]) {
     for frame in frames.iter().filter(|frame| &*frame.resource == "once") {
         for notice in &frame.statements {
             let ruled_upto = ruled_upto.get(&notice.partition).copied().unwrap_or(0);
-            let place = notice.statement.place;
+            let position = notice.statement.position;
             assert!(
-                ruled_upto <= place.offset,
-                "{place}, ruled up to {ruled_upto}"
+                ruled_upto <= position.offset,
+                "{position}, ruled up to {ruled_upto}"
             );
         }
         for one in &frame.watermarks {

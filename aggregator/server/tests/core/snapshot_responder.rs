@@ -91,7 +91,7 @@ fn a_snapshot_is_sent_in_parts_one_each_turn() {
         };
         assert_eq!(
             4_500 <= number,
-            watermark.ruled <= statement.statement.place.offset
+            watermark.ruled <= statement.statement.position.offset
         );
     }
 }

@@ -50,7 +50,7 @@ fn busy(world: &mut World) {
         first: sender.sent,
         last: sender.sent,
         cause: Cause::Tier(1),
-        place: None,
+        position: None,
     };
     let mut writer = Writer::new();
     write_hits(

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! copies    0 resource, bytes of its copies      1 a piece of them, ...
-//!           2 denied scope: kind, name, place, version, limit
-//! holders   0 ticks   1 beats: name, epoch, ticks   2 gone: the same   3 over: the same
+//!           2 denied scope: kind, name, position, version, limit
+//! holders   0 ticks   1 alive: name, epoch, ticks   2 gone: the same   3 over: the same
 //! ```
 //!
 //! A resource's copies are a snapshot of their own, cut into pieces, because the snapshot of many
@@ -34,7 +34,7 @@ mod tag {
     pub const DENIED: u8 = 2;
 
     pub const TICKS: u8 = 0;
-    pub const BEATS: u8 = 1;
+    pub const HEARTBEATS: u8 = 1;
     pub const GONE: u8 = 2;
     pub const OVER: u8 = 3;
 }
@@ -74,7 +74,7 @@ pub(super) fn write(holders: &Holders, chunks: &mut Chunks<'_>) {
         });
     };
     for (process, ticks) in silence.beating() {
-        one(tag::BEATS, process, ticks);
+        one(tag::HEARTBEATS, process, ticks);
     }
     for (process, ticks) in silence.gone() {
         one(tag::GONE, process, ticks);
@@ -93,9 +93,9 @@ fn write_denied(scope: CopiesScope<'_>, stated: StatedScope, bytes: &mut Vec<u8>
     bytes.push(tag::DENIED);
     bytes.push(kind);
     write_text(name, bytes);
-    varint::write(bytes, u64::from(stated.place.generation));
-    varint::write(bytes, stated.place.offset);
-    varint::write(bytes, u64::from(stated.place.entry));
+    varint::write(bytes, u64::from(stated.position.generation));
+    varint::write(bytes, stated.position.offset);
+    varint::write(bytes, u64::from(stated.position.entry));
     varint::write(bytes, stated.version);
     varint::write(bytes, stated.limit);
 }
@@ -188,7 +188,7 @@ impl CopiesReader {
             _ => return Err(cursor.broken("kind of scope")),
         };
         let stated = StatedScope {
-            place: LogPosition {
+            position: LogPosition {
                 generation: cursor.small("generation")?,
                 offset: cursor.number("offset")?,
                 entry: cursor.small("entry")?,
@@ -232,7 +232,7 @@ impl HoldersReader {
             };
             let since = cursor.number("ticks of an agent")?;
             match tag {
-                tag::BEATS => beating.push((process, since)),
+                tag::HEARTBEATS => beating.push((process, since)),
                 tag::GONE => gone.push((process, since)),
                 tag::OVER => engine.holders.put_over(process, since),
                 _ => return Err(cursor.broken("kind of holder")),

@@ -186,7 +186,7 @@ impl Cursor<'_> {
                 true => Some(self.text("domain")?.into()),
                 false => None,
             };
-            let place = LogPosition {
+            let position = LogPosition {
                 generation: self.small("generation")?,
                 offset: self.number("offset")?,
                 entry: self.small("entry")?,
@@ -202,7 +202,7 @@ impl Cursor<'_> {
             let live = LiveDenial {
                 resource,
                 domain,
-                place,
+                position,
                 denial,
             };
             engine.denials.put(identity, live);

@@ -73,9 +73,9 @@ fn write_denials(frozen: &Frozen, chunks: &mut Chunks<'_>) {
             if let Some(domain) = &live.domain {
                 write_text(domain, bytes);
             }
-            varint::write(bytes, u64::from(live.place.generation));
-            varint::write(bytes, live.place.offset);
-            varint::write(bytes, u64::from(live.place.entry));
+            varint::write(bytes, u64::from(live.position.generation));
+            varint::write(bytes, live.position.offset);
+            varint::write(bytes, u64::from(live.position.entry));
             varint::write(bytes, live.denial.end.as_micros());
             varint::write(bytes, cause_number(live.denial.cause));
             varint::write(bytes, live.denial.version);

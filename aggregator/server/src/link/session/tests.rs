@@ -60,7 +60,7 @@ fn many_hits(entries: usize) -> Vec<u8> {
     writer.as_slice().to_vec()
 }
 
-fn beat(sender: &Sender<'_>, head: HeartbeatHead) -> Vec<u8> {
+fn heartbeat(sender: &Sender<'_>, head: HeartbeatHead) -> Vec<u8> {
     let mut writer = Writer::new();
     write_heartbeat(&mut writer, sender, &[], head, &[]);
     writer.as_slice().to_vec()
@@ -77,8 +77,8 @@ fn batches(sender: &Sender<'_>) -> [Vec<u8>; 4] {
     [
         hits(sender),
         holds.as_slice().to_vec(),
-        beat(sender, HeartbeatHead::default()),
-        beat(sender, last),
+        heartbeat(sender, HeartbeatHead::default()),
+        heartbeat(sender, last),
     ]
 }
 
@@ -241,7 +241,7 @@ fn an_epoch_is_ended_by_a_successor_that_shows_its_secret() {
             replaces: Some(epoch),
             ..HeartbeatHead::default()
         };
-        beat(&own(), head)
+        heartbeat(&own(), head)
     };
     assert_eq!(append(&mut session, 0, &replacing(BEFORE.epoch())), None);
     let fault = Some(BatchFault::Replaces(1));

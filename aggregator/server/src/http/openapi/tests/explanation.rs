@@ -106,7 +106,7 @@ fn parts() -> Explanation {
             room_at_us: None,
         }],
         call: Some(explained::CallView {
-            place: "1.0".to_owned(),
+            position: "1.0".to_owned(),
             agent: "web".to_owned(),
             stamp_us: 1,
             at_us: 1,
