@@ -194,6 +194,6 @@ pub(crate) struct OnStatement(pub(crate) Arc<dyn Fn(&StatementEvent<'_>) + Send 
 
 impl fmt::Debug for OnStatement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnHeard(..)")
+        f.write_str("OnStatement(..)")
     }
 }

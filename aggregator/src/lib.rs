@@ -3,8 +3,8 @@
 // Both panic if their reader is gone or their disk is full; see `remark` and `cli::output`.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
-/// Writes a line to stderr for whoever runs the command. Where nobody can read it, the command goes on without it, and
-/// its exit code says the same.
+/// Writes a line to stderr, for the user of the command. If the write fails, the command goes on, and its exit code is
+/// the same.
 macro_rules! remark {
     ($($text:tt)*) => {{
         use std::io::Write as _;

@@ -57,6 +57,16 @@ pub struct Code {
     pub position: LogPosition,
 }
 
+impl Code {
+    /// The code of a log position.
+    pub const fn new(partition: u32, position: LogPosition) -> Self {
+        Self {
+            partition,
+            position,
+        }
+    }
+}
+
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LogPosition {

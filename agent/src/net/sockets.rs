@@ -45,7 +45,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// The interval while nothing is in flight and nothing arrives: longer than that of heartbeats, with which ticks go
 /// then. Ended denials are removed that much later, but they end by themselves.
-const TICK_QUIET: Duration = Duration::from_millis(300);
+const TICK_QUIET: Duration = Duration::from_millis(350);
 
 /// The most waiting items that one turn takes: a turn costs as much as some messages.
 const AT_ONCE: usize = 64;

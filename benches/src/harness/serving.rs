@@ -305,14 +305,44 @@ pub fn cpu_s(process: u32) -> f64 {
     stat(process).map_or(0.0, |(_, cpu_s)| cpu_s)
 }
 
-/// CPU nanoseconds of a process's threads so far, as the scheduler counts them; without threads that have ended.
-pub fn process_cpu_ns(process: u32) -> u64 {
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
-    let of_task = |entry: std::io::Result<std::fs::DirEntry>| -> Option<u64> {
-        let text = std::fs::read_to_string(entry.ok()?.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse().ok()
-    };
-    tasks.into_iter().flatten().filter_map(of_task).sum()
+/// What the threads of a process have used so far, as the scheduler counts it; without threads that have ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProcessUsage {
+    /// CPU time in nanoseconds.
+    pub cpu_ns: u64,
+    /// How many times a thread has waited, and so has been woken.
+    pub waits: u64,
+}
+
+impl ProcessUsage {
+    /// Of all threads of some processes together.
+    pub fn of(processes: &[u32]) -> Self {
+        let tasks = processes
+            .iter()
+            .filter_map(|process| std::fs::read_dir(format!("/proc/{process}/task")).ok())
+            .flatten()
+            .filter_map(|task| Some(task.ok()?.path()));
+        tasks.fold(Self::default(), |sum, task| Self {
+            cpu_ns: sum.cpu_ns + number_in(&task.join("schedstat"), "").unwrap_or(0),
+            waits: sum.waits
+                + number_in(&task.join("status"), "voluntary_ctxt_switches:").unwrap_or(0),
+        })
+    }
+
+    /// What was used since an earlier reading.
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
+            waits: self.waits.saturating_sub(earlier.waits),
+        }
+    }
+}
+
+/// The number behind `name` in the line of a file that begins with it.
+fn number_in(file: &std::path::Path, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// CPU seconds of all descendants of a process, without itself and without those that have ended.

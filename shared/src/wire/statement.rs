@@ -187,7 +187,7 @@ impl std::fmt::Display for Cause {
 }
 
 impl Statement {
-    /// Reads `[scope kind, name, place, says kind, ...]`.
+    /// Reads `[scope kind, name, position, says kind, ...]`.
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         reader.fixed_array("statement", 4, "4")?;
         Ok(Self {

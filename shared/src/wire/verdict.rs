@@ -3,7 +3,7 @@
 //! ```text
 //! message  topic of the agent (33 bytes), frame
 //! frame    [version][seal 0][ [instance (16 bytes), sequence, sent (us), agent, [verdict, ...]] ]
-//! verdict  [partition, place, epoch (16 bytes), resource, nil | status]
+//! verdict  [partition, position, epoch (16 bytes), resource, nil | status]
 //! status   [number, copies, excess, nil | scope, nil | reason, nil | seized]
 //! scope    [kind, name], as in statements
 //! reason   ended 0    [by]

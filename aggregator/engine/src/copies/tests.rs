@@ -84,13 +84,13 @@ impl Played {
         staged.expect("staged");
     }
 
-    fn heartbeat(&mut self, agent: &str, holds: &[Listed<'_>]) -> Vec<HoldVerdict> {
+    fn list(&mut self, agent: &str, holds: &[Listed<'_>]) -> Vec<HoldVerdict> {
         let agent = self.copies.agent(agent, 1);
         self.out.clear();
-        let heartbeat =
-            self.copies
-                .full_heartbeat(agent, at(9 * S), &List::whole(holds, &[]), &mut self.out);
-        heartbeat.expect("applied");
+        let list = List::whole(holds, &[]);
+        let (at, out) = (at(9 * S), &mut self.out);
+        let applied = self.copies.full_heartbeat(agent, at, &list, out);
+        applied.expect("applied");
         let verdicts = self.out.verdicts().iter();
         verdicts.map(|(_, verdict)| *verdict).collect()
     }
@@ -173,10 +173,7 @@ fn a_tick_earlier_than_one_before_it_changes_nothing() {
     assert_eq!(played.copies.snapshot(), snapshot);
     assert_eq!(played.copies.digest(), digest);
     // A hold that was too old at nine seconds is not young again.
-    assert_eq!(
-        played.heartbeat("A", &[listed(1, "a", 1)]),
-        [HoldVerdict::Ended]
-    );
+    assert_eq!(played.list("A", &[listed(1, "a", 1)]), [HoldVerdict::Ended]);
 }
 
 #[test]
@@ -217,7 +214,7 @@ fn a_returning_agents_holds_count_in_their_first_groups() {
     let blue = CopyLimits::builder(9).group("blue", 4, ["a"]);
     played.copies.new_limits(Arc::new(blue.build()));
     // It released one of the first hold while it was cut off.
-    let verdicts = played.heartbeat("A", &[listed(1, "a", 2), listed(2, "a", 1)]);
+    let verdicts = played.list("A", &[listed(1, "a", 2), listed(2, "a", 1)]);
     assert_eq!(verdicts, [counted(0, None), counted(0, None)]);
     let groups: Vec<(&str, u64)> = played
         .copies
@@ -233,7 +230,7 @@ fn returning_holds_count_even_above_the_limit() {
     played.hold("A", 1, "a", 2);
     played.gone("A");
     assert_eq!(played.reserve("B", 1, "a", 3), 3);
-    let verdicts = played.heartbeat("A", &[listed(1, "a", 2)]);
+    let verdicts = played.list("A", &[listed(1, "a", 2)]);
     assert_eq!(verdicts, [counted(2, Some(Limiter::Domain))]);
     assert_eq!(played.of("a"), 5);
 }
@@ -243,10 +240,10 @@ fn a_full_heartbeat_heals_a_lost_release() {
     let mut played = under(CopyLimits::builder(2));
     played.hold("A", 1, "a", 2);
     // The release of hold 1 and the reserve of hold 2 were lost.
-    let verdicts = played.heartbeat("A", &[listed(2, "a", 2)]);
+    let verdicts = played.list("A", &[listed(2, "a", 2)]);
     assert_eq!(verdicts, [counted(0, None)]);
     assert_eq!(played.of("a"), 2);
-    assert_eq!(played.heartbeat("A", &[]), []);
+    assert_eq!(played.list("A", &[]), []);
     assert_eq!(played.of("a"), 0);
     assert_eq!(played.stated(), [(CopiesScope::Domain("a"), false)]);
 }
@@ -257,20 +254,11 @@ fn a_hold_ended_by_an_operator_stays_ended_when_listed() {
     played.hold("A", 1, "a", 2);
     let id = played.id("A", 1);
     assert_eq!(played.copies.end_hold(id, &mut played.out), Ok(2));
-    assert_eq!(
-        played.heartbeat("A", &[listed(1, "a", 2)]),
-        [HoldVerdict::Ended]
-    );
-    assert_eq!(played.heartbeat("A", &[]), []);
-    assert_eq!(
-        played.heartbeat("A", &[listed(1, "a", 2)]),
-        [HoldVerdict::Ended]
-    );
+    assert_eq!(played.list("A", &[listed(1, "a", 2)]), [HoldVerdict::Ended]);
+    assert_eq!(played.list("A", &[]), []);
+    assert_eq!(played.list("A", &[listed(1, "a", 2)]), [HoldVerdict::Ended]);
     played.gone("A");
-    assert_eq!(
-        played.heartbeat("A", &[listed(1, "a", 2)]),
-        [HoldVerdict::Ended]
-    );
+    assert_eq!(played.list("A", &[listed(1, "a", 2)]), [HoldVerdict::Ended]);
     assert_eq!(played.of("a"), 0);
     let ask = CopiesRequest {
         id,
@@ -293,15 +281,9 @@ fn a_hold_past_its_age_ends_with_the_tick_for_good() {
     assert_eq!(played.of("a"), 0);
     let ended: Vec<u64> = played.out.ended().iter().map(|e| e.hold.number).collect();
     assert_eq!(ended, [1]);
-    assert_eq!(
-        played.heartbeat("A", &[listed(1, "a", 2)]),
-        [HoldVerdict::Ended]
-    );
+    assert_eq!(played.list("A", &[listed(1, "a", 2)]), [HoldVerdict::Ended]);
     // Another hold, which was already too old when a heartbeat first listed it.
-    assert_eq!(
-        played.heartbeat("A", &[listed(2, "a", 2)]),
-        [HoldVerdict::Ended]
-    );
+    assert_eq!(played.list("A", &[listed(2, "a", 2)]), [HoldVerdict::Ended]);
 }
 
 #[test]
@@ -327,16 +309,16 @@ fn a_heartbeat_claims_seized_copies_once() {
         ..listed(number, "a", 3)
     };
     // The seize was lost, and one copy released since.
-    assert_eq!(played.heartbeat("B", &[seized(1)]), [counted(0, None)]);
+    assert_eq!(played.list("B", &[seized(1)]), [counted(0, None)]);
     assert_eq!(played.of("a"), 3);
     assert_eq!(
-        played.heartbeat("C", &[seized(1)]),
+        played.list("C", &[seized(1)]),
         [HoldVerdict::UnknownTransfer]
     );
-    assert_eq!(played.heartbeat("B", &[seized(1)]), []);
+    assert_eq!(played.list("B", &[seized(1)]), []);
     played.gone("B");
     assert_eq!(played.of("a"), 0);
-    assert_eq!(played.heartbeat("B", &[seized(1)]), [counted(0, None)]);
+    assert_eq!(played.list("B", &[seized(1)]), [counted(0, None)]);
     assert_eq!(played.of("a"), 3);
 }
 
@@ -356,10 +338,10 @@ fn a_heartbeat_does_not_change_an_awaited_reserve() {
     played.reserve("A", 1, "a", 3);
     let agent = played.copies.agent("A", 1);
     let out = &mut played.out;
-    let heartbeat = played
+    let applied = played
         .copies
         .full_heartbeat(agent, at(1), &List::whole(&[], &[1, 2]), out);
-    assert_eq!(heartbeat, Ok(()));
+    assert_eq!(applied, Ok(()));
     assert_eq!(played.of("a"), 3);
     let nothing = Holdings::default();
     let out = &mut played.out;
@@ -370,7 +352,7 @@ fn a_heartbeat_does_not_change_an_awaited_reserve() {
     let digest = played.copies.digest_heartbeat(agent, nothing, &[2], out);
     assert_eq!(digest, Ok(DigestOutcome::Differs));
     // The verdict is known now, and the agent does not list it: its cancel was lost.
-    played.heartbeat("A", &[]);
+    played.list("A", &[]);
     assert_eq!(played.of("a"), 0);
 }
 
@@ -380,13 +362,11 @@ fn an_ended_epoch_holds_nothing_and_its_records_are_void() {
     played.hold("A", 1, "a", 3);
     let id = played.id("A", 1);
     assert_eq!(played.copies.epoch_over(id.agent, &mut played.out), 3);
-    let heartbeat = [listed(1, "a", 3)];
-    let result = played.copies.full_heartbeat(
-        id.agent,
-        at(1),
-        &List::whole(&heartbeat, &[]),
-        &mut played.out,
-    );
+    let list = [listed(1, "a", 3)];
+    let result =
+        played
+            .copies
+            .full_heartbeat(id.agent, at(1), &List::whole(&list, &[]), &mut played.out);
     assert_eq!(result, Err(OpRefused::EpochOver));
     assert_eq!(played.release("A", 1, 1), Err(OpRefused::EpochOver));
     let successor = played.copies.agent("A", 2);

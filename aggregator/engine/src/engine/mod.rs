@@ -10,12 +10,15 @@
 //! One file for each kind of record and each part of the state:
 //!
 //! ```text
-//! hits  holds  heartbeats                    records of agents
-//! totals  pointers  ticks                  records of aggregators
-//! senders                                  whether an agent's record is ruled
+//! hits  holds  heartbeats                  records of agents
+//! totals  activations  ticks               records of aggregators
+//! senders  crowd                           whether an agent's record is ruled, and which epochs are kept
+//! rule                                     how a version rules a resource, and an entry on its pair
 //! epochs  versions  denials  last_totals   state beside the pairs
 //! holders  scopes                          which agents hold copies, and what is full
 //! amendments  amended                      what operators do by hand, and its lasting effects
+//! copy_bans  network_bans                  of these, bans on copies and on networks
+//! digests                                  when aggregators state a digest of the state
 //! candidates                               limits that are ruled beside the real ones
 //! rulings                                  the output
 //! snapshot  query  near                    reading the state

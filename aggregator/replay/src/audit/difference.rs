@@ -171,13 +171,7 @@ impl Difference {
         let partition = about.partition;
         Self {
             entry: Some(position.entry),
-            code: Some(
-                Code {
-                    partition,
-                    position,
-                }
-                .to_string(),
-            ),
+            code: Some(Code::new(partition, position).to_string()),
             resource: Some(about.resource.clone()),
             scope: Some(scope),
             domain,

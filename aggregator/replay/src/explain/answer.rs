@@ -156,13 +156,7 @@ fn denied(
     let until = ended(&follow.statements[span.end - 1]);
     explanation.denied = true;
     explanation.reason = reason_of(denial.cause);
-    explanation.code = Some(
-        Code {
-            partition,
-            position,
-        }
-        .to_string(),
-    );
+    explanation.code = Some(Code::new(partition, position).to_string());
     explanation.denial = Some(denial_view(stated, &denial, recorded.map(|(at, _)| at)));
     explanation.statements = follow
         .statements
@@ -235,11 +229,7 @@ fn statement_view(partition: u32, stated: &PairStatement) -> StatementView {
         StatementKind::Lifted => ("open", None, None),
     };
     StatementView {
-        code: Code {
-            partition,
-            position,
-        }
-        .to_string(),
+        code: Code::new(partition, position).to_string(),
         at_us: stated.since.as_micros(),
         until_us: until,
         says,

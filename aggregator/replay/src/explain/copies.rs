@@ -258,13 +258,7 @@ impl CopiesReading<'_> {
         }
         explanation.denied = true;
         explanation.reason = reason_of(denial.cause);
-        explanation.code = Some(
-            Code {
-                partition,
-                position,
-            }
-            .to_string(),
-        );
+        explanation.code = Some(Code::new(partition, position).to_string());
         explanation.denial = Some(DenialView {
             cause: denial.cause.to_string(),
             tier: None,

@@ -168,13 +168,7 @@ fn answer(
     let recorded = recorded(source, partition, |a| a.statement.position == position)?;
     explanation.denied = true;
     explanation.reason = reason_of(denial.cause);
-    explanation.code = Some(
-        Code {
-            partition,
-            position,
-        }
-        .to_string(),
-    );
+    explanation.code = Some(Code::new(partition, position).to_string());
     explanation.denial = Some(DenialView {
         cause: denial.cause.to_string(),
         tier: None,
@@ -186,11 +180,7 @@ fn answer(
         until_us: end_us(denial.end),
     });
     explanation.statements = vec![StatementView {
-        code: Code {
-            partition,
-            position,
-        }
-        .to_string(),
+        code: Code::new(partition, position).to_string(),
         at_us: stated.since.as_micros(),
         until_us: end_us(denial.end),
         says: "denied",

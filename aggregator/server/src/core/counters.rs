@@ -92,7 +92,7 @@ counters! {
         copies_unlimited = "tollgate_copies_unlimited_total", "Copies of resources that are not limited by copies.",
         copies_back = "tollgate_copies_back_total", "Copies that were freed because their agent was gone or its epoch was over.",
         heartbeats = "tollgate_heartbeats_total", "Heartbeats of agents.",
-        heartbeats_wanted = "tollgate_beats_wanted_total", "Heartbeats after which the aggregator requested a list of holds.",
+        heartbeats_wanted = "tollgate_heartbeats_wanted_total", "Heartbeats after which the aggregator requested a list of holds.",
         holds_ended_by_age = "tollgate_holds_ended_by_age_total", "Holds that ended by their greatest age.",
         holds_ended_by_operator = "tollgate_holds_ended_by_operator_total", "Holds that an operator ended.",
         transfers_ended_by_operator = "tollgate_transfers_ended_by_operator_total", "Transfers whose staged copies an operator released.",

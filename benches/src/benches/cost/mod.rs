@@ -15,7 +15,7 @@
 //! calls. CPU time is what the scheduler counts, in nanoseconds, of every thread of a process. Rounds of all sides
 //! and rates alternate. If a peer does not reach an offered rate, it has no figure, and is not offered that rate again.
 //!
-//! Idle is the same over some seconds without calls, of all sides at once.
+//! Idle is the same over some seconds without calls, of all sides at once, with how many times threads were woken.
 
 mod caller;
 
@@ -31,7 +31,7 @@ use crate::harness::peers::gubernator::Gubernator;
 use crate::harness::peers::ratelimit::RateLimit;
 use crate::harness::peers::redis::Redis;
 use crate::harness::peers::{Peer, StartError};
-use crate::harness::serving::process_cpu_ns;
+use crate::harness::serving::ProcessUsage;
 use crate::harness::stats::Spread;
 use caller::{CallOrder, Spent};
 pub use caller::{child_agent, child_gubernator, child_ratelimit, child_redis};
@@ -105,8 +105,25 @@ struct BesidePeer {
     side: Result<(Side, Box<dyn Peer>), String>,
     /// By rates.
     costs: Vec<Costs>,
-    /// The share of a core that its servers take while idle, in percent.
-    idle: Vec<f64>,
+    /// Its idle servers.
+    idle: Idle,
+}
+
+/// What idle processes take, by rounds.
+#[derive(Clone, Debug, Default)]
+struct Idle {
+    /// The share of a core, in percent.
+    cpu: Vec<f64>,
+    /// Waits of threads a second.
+    waits: Vec<f64>,
+}
+
+impl Idle {
+    fn add(&mut self, used: ProcessUsage, span: Duration) {
+        self.cpu
+            .push(100.0 * used.cpu_ns as f64 / 1e9 / span.as_secs_f64());
+        self.waits.push(used.waits as f64 / span.as_secs_f64());
+    }
 }
 
 /// Runs the benchmark.
@@ -124,7 +141,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     }
     let seconds = if session.is_full() { 10 } else { 2 };
     let mut costs = vec![Costs::default(); RATES.len()];
-    let mut idle: (Vec<f64>, Vec<f64>) = Default::default();
+    let (mut idle_agent, mut idle_aggregator) = (Idle::default(), Idle::default());
     for round in 1..=ROUNDS {
         session.step(&format!("round {round} of {ROUNDS}"));
         for (at, ((rate, _), of_ours)) in RATES.iter().zip(&mut costs).enumerate() {
@@ -133,24 +150,36 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
                 peer.spend(at, seconds)?;
             }
         }
-        let (agent, aggregator) = idle_of(&ours, &mut peers, Duration::from_secs(2 * seconds))?;
-        idle.0.push(agent);
-        idle.1.push(aggregator);
+        let span = Duration::from_secs(2 * seconds);
+        let (agent, aggregator) = idle_of(&ours, &mut peers, span)?;
+        idle_agent.add(agent, span);
+        idle_aggregator.add(aggregator, span);
     }
     for (at, of_ours) in costs.iter().enumerate() {
         session.add(figure(at, of_ours, &peers));
     }
-    if let Some(figure) = Figure::of_rounds("an idle agent", "% of a core", &idle.0) {
-        session.add(figure.target(Target::AtMost(IDLE_AGENT)));
-    }
     let name = format!("an idle aggregator, {PARTITIONS} partitions");
-    if let Some(figure) = Figure::of_rounds(name, "% of a core", &idle.1) {
-        let figure = figure.target(Target::AtMost(IDLE_AGGREGATOR));
-        session.add(peers.iter().fold(figure, |figure, peer| {
-            figure.peer(peer.kind.name, &peer.idle)
+    add_idle(session, "an idle agent", (&idle_agent, IDLE_AGENT), &[]);
+    add_idle(session, &name, (&idle_aggregator, IDLE_AGGREGATOR), &peers);
+    Ok(())
+}
+
+/// Adds the figures of an idle process, which may take `most` percent of a core, beside those of peers.
+fn add_idle(session: &mut Session, name: &str, (ours, most): (&Idle, f64), peers: &[BesidePeer]) {
+    let beside = |figure: Figure, of: fn(&Idle) -> &[f64]| {
+        let all = peers.iter();
+        all.fold(figure, |figure, peer| {
+            figure.peer(peer.kind.name, of(&peer.idle))
+        })
+    };
+    if let Some(figure) = Figure::of_rounds(name, "% of a core", &ours.cpu) {
+        session.add(beside(figure.target(Target::AtMost(most)), |idle| {
+            &idle.cpu
         }));
     }
-    Ok(())
+    if let Some(figure) = Figure::of_rounds(format!("{name}: waits"), "a second", &ours.waits) {
+        session.add(beside(figure, |idle| &idle.waits));
+    }
 }
 
 impl BesidePeer {
@@ -167,7 +196,7 @@ impl BesidePeer {
             kind,
             side,
             costs: vec![Costs::default(); RATES.len()],
-            idle: Vec::new(),
+            idle: Idle::default(),
         })
     }
 
@@ -316,34 +345,48 @@ impl Side {
 
     /// CPU of the caller, and of its servers together, since they started.
     fn cpu_ns(&self) -> (u64, u64) {
-        let of_servers = self.servers.iter().map(|id| process_cpu_ns(*id)).sum();
-        (process_cpu_ns(self.caller.id()), of_servers)
+        let (caller, servers) = self.usage();
+        (caller.cpu_ns, servers.cpu_ns)
+    }
+
+    /// What the caller, and its servers together, have used since they started.
+    fn usage(&self) -> (ProcessUsage, ProcessUsage) {
+        (
+            ProcessUsage::of(&[self.caller.id()]),
+            ProcessUsage::of(&self.servers),
+        )
     }
 }
 
-/// The share of a core that an agent and an aggregator take while nothing happens, in percent; each peer adds its own.
-fn idle_of(ours: &Side, peers: &mut [BesidePeer], span: Duration) -> anyhow::Result<(f64, f64)> {
-    let percent = |ns: u64| 100.0 * ns as f64 / 1e9 / span.as_secs_f64();
-    let of_peers = |peers: &[BesidePeer]| -> Vec<u64> {
+/// What an agent and an aggregator use while nothing happens; each peer adds its own.
+fn idle_of(
+    ours: &Side,
+    peers: &mut [BesidePeer],
+    span: Duration,
+) -> anyhow::Result<(ProcessUsage, ProcessUsage)> {
+    let of_peers = |peers: &[BesidePeer]| -> Vec<ProcessUsage> {
         let sides = peers.iter().map(|peer| peer.side.as_ref());
         sides
-            .map(|side| side.map_or(0, |(side, _)| side.cpu_ns().1))
+            .map(|side| side.map_or(ProcessUsage::default(), |(side, _)| side.usage().1))
             .collect()
     };
     std::thread::sleep(Duration::from_secs(1));
-    let (before, peers_before) = (ours.cpu_ns(), of_peers(peers));
+    let (before, peers_before) = (ours.usage(), of_peers(peers));
     std::thread::sleep(span);
-    let (after, peers_after) = (ours.cpu_ns(), of_peers(peers));
-    ensure!(0 < after.1, "this kernel says nothing of a process's CPU");
+    let (after, peers_after) = (ours.usage(), of_peers(peers));
+    ensure!(
+        0 < after.1.cpu_ns,
+        "this kernel says nothing of a process's CPU"
+    );
     for (peer, (before, after)) in peers
         .iter_mut()
         .zip(peers_before.into_iter().zip(peers_after))
     {
         if peer.side.is_ok() {
-            peer.idle.push(percent(after.saturating_sub(before)));
+            peer.idle.add(after.since(before), span);
         }
     }
-    Ok((percent(after.0 - before.0), percent(after.1 - before.1)))
+    Ok((after.0.since(before.0), after.1.since(before.1)))
 }
 
 #[cfg(test)]
@@ -370,7 +413,7 @@ mod tests {
             kind: &PEERS[0],
             side,
             costs: vec![costs.clone(); RATES.len()],
-            idle: Vec::new(),
+            idle: Idle::default(),
         };
         let absent = || Err("redis-server is not installed".to_owned());
         let good = figure(2, &ours, &[peer(&theirs, absent())]);
