@@ -129,8 +129,8 @@ def cause(value):
     return f"{kind} {value % 256}" if kind == "tier" else f"{kind}:{value % 256}"
 
 
-def place(value):
-    return value and named(["generation", "offset", "entry"], value, "place")
+def position(value):
+    return value and named(["generation", "offset", "entry"], value, "position")
 
 
 def hits(values):
@@ -146,7 +146,7 @@ def hits(values):
             "first_us": sent - first,
             "last_us": sent - last,
             "cause": cause(why),
-            "place": place(where),
+            "position": position(where),
         }
         for index, domain, calls, copies, first, last, why, where in refused
     ]
@@ -175,7 +175,7 @@ def holds(values):
     return record
 
 
-def beat(values):
+def heartbeat(values):
     agent, epoch, sequence, sent, resources, replaces, more, last, parts = values
     record = sender([agent, epoch, sequence, sent])
     record |= {"resources": resources, "replaces": plain(replaces), "more": more, "last": last, "parts": []}
@@ -209,7 +209,7 @@ def announced(values):
     generation, random, partition, resource, statement = values
     kind, name, where, says = statement
     record = {"generation": generation, "random": random, "partition": partition, "resource": resource}
-    record |= {"scope": SCOPES[kind], "name": name or None, "place": place(where)}
+    record |= {"scope": SCOPES[kind], "name": name or None, "position": position(where)}
     if says[0] == 0:
         record["says"] = "open"
     elif says[0] == 1:
@@ -249,11 +249,11 @@ KINDS = {
         1: ("genesis", simply("generation", "random")),
         2: ("hits", hits),
         3: ("holds", holds),
-        4: ("beat", beat),
+        4: ("heartbeat", heartbeat),
         5: ("tick", simply("generation", "random", "owner", "instance", "number")),
         6: ("totals", totals),
-        7: ("pointer", simply("version", "digest")),
-        136: ("testimony", simply("offset", "rules", "form", "digest", "group", "owner", "instance")),
+        7: ("limits activation", simply("version", "digest")),
+        136: ("state digest", simply("offset", "rules", "form", "digest", "group", "owner", "instance")),
     },
     "limits": {1: ("genesis", simply("generation", "random")), 9: ("limits", document), 10: ("amendment", amendment)},
     "denials": {1: ("genesis", simply("generation", "random")), 8: ("announced", announced)},

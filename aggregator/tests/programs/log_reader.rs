@@ -256,7 +256,7 @@ fn statement_of(announced: &Announced) -> Value {
 fn read_statement(line: &Value) -> Value {
     let mut read = json!({
         "resource": line["resource"], "name": line["name"],
-        "offset": line["place"]["offset"], "entry": line["place"]["entry"],
+        "offset": line["position"]["offset"], "entry": line["position"]["entry"],
     });
     for field in ["end_us", "cause"] {
         if let Some(value) = line.get(field) {
