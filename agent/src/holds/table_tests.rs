@@ -63,7 +63,7 @@ impl Bench {
             NoticeKind::Hold { .. } => "hold",
             NoticeKind::Release { .. } => "release",
             NoticeKind::Cancel => "cancel",
-            NoticeKind::Rare(_) => "seldom",
+            NoticeKind::Rare(_) => "rare",
         };
         notices
             .iter()

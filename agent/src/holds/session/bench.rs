@@ -124,21 +124,21 @@ impl SessionBench {
     }
 
     pub(super) fn confirm(&mut self, number: u64) -> oneshot::Receiver<HoldStanding> {
-        let (answer, word) = oneshot::channel();
+        let (answer, receiver) = oneshot::channel();
         self.give(
             Some(number),
             NoticeKind::Rare(Box::new(RareNotice::Confirm { answer })),
         );
-        word
+        receiver
     }
 
     pub(super) fn watch(&mut self, number: u64) -> oneshot::Receiver<HoldStanding> {
-        let (answer, word) = oneshot::channel();
+        let (answer, receiver) = oneshot::channel();
         self.give(
             Some(number),
             NoticeKind::Rare(Box::new(RareNotice::Watch { answer })),
         );
-        word
+        receiver
     }
 
     /// The next verdict; `None` wants a list.

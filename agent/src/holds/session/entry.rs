@@ -114,18 +114,21 @@ impl KeptHold {
     }
 
     /// Answers the waiting callers.
-    pub(super) fn notify(&mut self, word: &HoldStanding, revokes: bool) {
-        Self::answer(&mut self.confirm, word);
+    pub(super) fn notify(&mut self, standing: &HoldStanding, revokes: bool) {
+        Self::answer(&mut self.confirm, standing);
         if revokes {
-            Self::answer(&mut self.watch, word);
+            Self::answer(&mut self.watch, standing);
         }
     }
 
     /// Answers all waiting callers, and removes them.
-    pub(super) fn answer(waiting: &mut Vec<oneshot::Sender<HoldStanding>>, word: &HoldStanding) {
+    pub(super) fn answer(
+        waiting: &mut Vec<oneshot::Sender<HoldStanding>>,
+        standing: &HoldStanding,
+    ) {
         for one in waiting.drain(..) {
             // The receiver may be dropped already.
-            let _ = one.send(word.clone());
+            let _ = one.send(standing.clone());
         }
     }
 }

@@ -111,10 +111,10 @@ impl HoldSession {
     }
 
     /// Applies notices, in their order.
-    pub(crate) fn take(&mut self, words: Vec<HoldNotice>, now: Mono) {
-        Counters::add(&self.counters.hold_operations, words.len() as u64);
-        for word in words {
-            self.take_one(word, now);
+    pub(crate) fn take(&mut self, notices: Vec<HoldNotice>, now: Mono) {
+        Counters::add(&self.counters.hold_operations, notices.len() as u64);
+        for notice in notices {
+            self.take_one(notice, now);
         }
         self.tell_live();
     }
@@ -126,12 +126,12 @@ impl HoldSession {
             .store(live as u64, Ordering::Relaxed);
     }
 
-    fn take_one(&mut self, word: HoldNotice, now: Mono) {
-        let number = word.number;
-        let Some(what) = self.revoked.take(number, word.what) else {
+    fn take_one(&mut self, notice: HoldNotice, now: Mono) {
+        let number = notice.number;
+        let Some(what) = self.revoked.take(number, notice.what) else {
             return;
         };
-        let Some(held) = self.held(word.resource, now) else {
+        let Some(held) = self.held(notice.resource, now) else {
             return;
         };
         let act = match what {
@@ -139,7 +139,7 @@ impl HoldSession {
                 let kept = KeptHold {
                     domain: Arc::clone(&domain),
                     copies,
-                    start: word.at,
+                    start: notice.at,
                     ..KeptHold::new(Stands::InUse, now)
                 };
                 held.put(number, kept);
@@ -150,23 +150,23 @@ impl HoldSession {
             NoticeKind::Release { copies } => HoldAct::Release { copies },
             NoticeKind::Cancel if held.remove(number).is_none() => return,
             NoticeKind::Cancel => HoldAct::Cancel,
-            NoticeKind::Rare(rare) => match Self::take_seldom(held, number, *rare, word.at, now) {
+            NoticeKind::Rare(rare) => match Self::take_rare(held, number, *rare, notice.at, now) {
                 Some(act) => act,
                 None => return,
             },
         };
         let partition = held.partition;
         let operation = Operation {
-            resource: word.resource,
+            resource: notice.resource,
             number,
-            at: word.at,
+            at: notice.at,
             act,
         };
         self.queue(partition, operation, now);
     }
 
     /// Applies a rare operation. Returns what to send to the log.
-    fn take_seldom(
+    fn take_rare(
         held: &mut HeldResource,
         number: u64,
         rare: RareNotice,
@@ -210,7 +210,7 @@ impl HoldSession {
                 // If the hold is unknown, the sender is dropped, which answers the caller.
                 let kept = held.holds.get_mut(&number)?;
                 match kept.standing() {
-                    Some(word) => drop(answer.send(word)),
+                    Some(standing) => drop(answer.send(standing)),
                     None => KeptHold::wait(&mut kept.confirm, answer),
                 }
                 None
@@ -219,7 +219,9 @@ impl HoldSession {
                 let gives_back = held.gives_back();
                 let kept = held.holds.get_mut(&number)?;
                 match kept.standing() {
-                    Some(word @ HoldStanding::Excess(..)) if gives_back => drop(answer.send(word)),
+                    Some(standing @ HoldStanding::Excess(..)) if gives_back => {
+                        drop(answer.send(standing))
+                    }
                     _ => KeptHold::wait(&mut kept.watch, answer),
                 }
                 None
@@ -481,6 +483,6 @@ impl HoldSession {
 }
 
 #[cfg(test)]
-mod tests;
+mod standing_tests;
 #[cfg(test)]
-mod words_tests;
+mod tests;

@@ -293,11 +293,11 @@ fn a_missed_excess_verdict_still_reaches_the_holder() {
     let mut watch = bench.watch(one);
     bench.sent();
     bench.say(exceeded(one, 2, 1));
-    let word = HoldStanding::Excess(1, full());
-    assert_eq!(watch.try_recv(), Ok(word.clone()));
+    let standing = HoldStanding::Excess(1, full());
+    assert_eq!(watch.try_recv(), Ok(standing.clone()));
     // Repeated, it is not news.
     bench.say(exceeded(one, 2, 1));
-    assert_eq!(bench.confirm(one).try_recv(), Ok(word));
+    assert_eq!(bench.confirm(one).try_recv(), Ok(standing));
     assert_eq!(bench.excesses(), 1);
 }
 
@@ -440,7 +440,7 @@ fn a_long_list_is_cut_into_records_that_each_stand_alone() {
 }
 
 #[test]
-fn a_digest_is_that_of_the_list_after_any_run_of_words() {
+fn a_digest_is_that_of_the_list_after_any_run_of_notices() {
     use rand::{Rng as _, SeedableRng as _};
     for seed in 0..200 {
         let mut random = rand::rngs::StdRng::seed_from_u64(seed);

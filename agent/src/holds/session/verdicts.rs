@@ -42,8 +42,8 @@ impl HeldResource {
             return;
         }
         for kept in self.holds.values_mut() {
-            if let Some(word @ HoldStanding::Excess(..)) = kept.standing() {
-                KeptHold::answer(&mut kept.watch, &word);
+            if let Some(standing @ HoldStanding::Excess(..)) = kept.standing() {
+                KeptHold::answer(&mut kept.watch, &standing);
             }
         }
     }
@@ -177,13 +177,13 @@ impl HoldSession {
             return;
         };
         kept.in_doubt = false;
-        let Some(word) = kept.standing() else {
+        let Some(standing) = kept.standing() else {
             return;
         };
-        let is_excess = matches!(word, HoldStanding::Excess(..));
-        kept.notify(&word, is_excess && gives_back);
-        if before.as_ref() != Some(&word)
-            && let HoldStanding::Excess(excess, by) = word
+        let is_excess = matches!(standing, HoldStanding::Excess(..));
+        kept.notify(&standing, is_excess && gives_back);
+        if before.as_ref() != Some(&standing)
+            && let HoldStanding::Excess(excess, by) = standing
         {
             Counters::add(&self.counters.holds_excess, 1);
             let scope = by.map(FullScope::from);
@@ -217,8 +217,8 @@ impl HoldSession {
 
     /// A hold does not count, and would not count if it were listed again.
     fn uncounted(&mut self, id: ResourceId, number: u64, why: Why) {
-        let word = HoldStanding::Uncounted(why);
-        self.end_one(id, number, &word, HoldAnswer::Refused(why));
+        let standing = HoldStanding::Uncounted(why);
+        self.end_one(id, number, &standing, HoldAnswer::Refused(why));
         // Where nothing is staged, no process has it yet: the seizing caller asks again, or tells the host.
         if why != Why::UnknownTransfer {
             Counters::add(&self.counters.holds_uncounted, 1);
@@ -226,15 +226,21 @@ impl HoldSession {
         }
     }
 
-    fn end_one(&mut self, id: ResourceId, number: u64, word: &HoldStanding, otherwise: HoldAnswer) {
+    fn end_one(
+        &mut self,
+        id: ResourceId,
+        number: u64,
+        standing: &HoldStanding,
+        otherwise: HoldAnswer,
+    ) {
         let Some(mut kept) = self.held.get_mut(&id).and_then(|held| held.remove(number)) else {
             return;
         };
         if kept.in_use() {
             // Before a caller learns of it, and asks.
-            self.revoked.put(number, kept.copies, word.clone());
+            self.revoked.put(number, kept.copies, standing.clone());
         }
-        kept.notify(word, true);
+        kept.notify(standing, true);
         if let Stands::Awaited(answer) = kept.stands {
             let _ = answer.send(otherwise);
         }

@@ -32,14 +32,14 @@ fn a_hold_learns_whether_it_counts_or_exceeds() {
     );
     let mut kept = bench.watch(two);
     bench.say(exceeded(two, 3, 2));
-    let word = HoldStanding::Excess(2, full());
-    assert_eq!(bench.confirm(two).try_recv(), Ok(word.clone()));
+    let standing = HoldStanding::Excess(2, full());
+    assert_eq!(bench.confirm(two).try_recv(), Ok(standing.clone()));
     assert!(kept.try_recv().is_err(), "excess is kept");
     bench.learn(OnExcess::GiveBack);
-    assert_eq!(bench.watch(two).try_recv(), Ok(word.clone()));
+    assert_eq!(bench.watch(two).try_recv(), Ok(standing.clone()));
     assert!(kept.try_recv().is_err(), "nothing has happened since");
     bench.half_second();
-    assert_eq!(kept.try_recv(), Ok(word), "with the next heartbeat");
+    assert_eq!(kept.try_recv(), Ok(standing), "with the next heartbeat");
 }
 
 #[test]
@@ -48,10 +48,14 @@ fn an_excess_is_asked_about_until_it_is_given_back() {
     bench.learn(OnExcess::GiveBack);
     let one = bench.hold("acme", 5);
     bench.say(exceeded(one, 5, 3));
-    let word = |copies| Ok(HoldStanding::Excess(copies, full()));
-    assert_eq!(bench.watch(one).try_recv(), word(3));
+    let standing = |copies| Ok(HoldStanding::Excess(copies, full()));
+    assert_eq!(bench.watch(one).try_recv(), standing(3));
     bench.release(one, 1);
-    assert_eq!(bench.watch(one).try_recv(), word(2), "one is given back");
+    assert_eq!(
+        bench.watch(one).try_recv(),
+        standing(2),
+        "one is given back"
+    );
     let transfer = RareNotice::Transfer {
         copies: 2,
         to: TransferId(5),
