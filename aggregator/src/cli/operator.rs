@@ -47,7 +47,7 @@ pub struct Spoken {
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct OperatorNote {
     /// The reason, which the log records
-    #[arg(long, visible_alias = "why", value_name = "TEXT", value_parser = said)]
+    #[arg(long, visible_alias = "why", value_name = "TEXT", value_parser = reason)]
     reason: String,
     /// Who gives the command, which the log records [default: the user and the host]
     #[arg(long, value_name = "NAME")]
@@ -72,7 +72,7 @@ impl OperatorNote {
     }
 }
 
-fn said(text: &str) -> Result<String, &'static str> {
+fn reason(text: &str) -> Result<String, &'static str> {
     match text.trim() {
         "" => Err("expected a reason"),
         text => Ok(text.to_owned()),
@@ -204,9 +204,9 @@ fn text_of(answer: &AmendmentView) -> String {
 
 fn refusal(url: &str, status: u16, body: &str) -> Failure {
     if let 401 | 403 = status
-        && let Some(said) = error_in(body)
+        && let Some(fault) = error_in(body)
     {
-        return reach::not_authorised(url, &said);
+        return reach::not_authorised(url, &fault);
     }
     let Ok(fault) = serde_json::from_str::<FaultView>(body) else {
         return Failure::Unavailable(format!("{url}: status {status}"));
@@ -296,9 +296,9 @@ pub fn pages<T: serde::de::DeserializeOwned>(
 /// The failure of a refused list, with the aggregator's message.
 fn not_listed(url: &str, status: u16, body: &str) -> Failure {
     match (status, error_in(body)) {
-        (401 | 403, Some(said)) => reach::not_authorised(url, &said),
-        (400..=499, Some(said)) => Failure::Data(format!("{url}: {said}")),
-        (_, Some(said)) => Failure::Unavailable(format!("{url}: {said}")),
+        (401 | 403, Some(fault)) => reach::not_authorised(url, &fault),
+        (400..=499, Some(fault)) => Failure::Data(format!("{url}: {fault}")),
+        (_, Some(fault)) => Failure::Unavailable(format!("{url}: {fault}")),
         (status, None) => Failure::Unavailable(format!("{url}: status {status}")),
     }
 }

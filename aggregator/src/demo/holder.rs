@@ -66,7 +66,7 @@ struct Holder {
     domain: String,
     wanted: u32,
     strict: bool,
-    heard: Receiver<()>,
+    changes: Receiver<()>,
     runtime: Runtime,
 }
 
@@ -76,7 +76,7 @@ struct Holder {
 ///
 /// Errors of its pipes, and invalid settings of the agent.
 pub fn hold(part: &HolderPart) -> anyhow::Result<()> {
-    let (sender, heard) = channel();
+    let (sender, changes) = channel();
     let builder = part.agent.builder().on_statement(move |_| {
         let _ = sender.send(());
     });
@@ -86,7 +86,7 @@ pub fn hold(part: &HolderPart) -> anyhow::Result<()> {
         domain: part.domain.clone(),
         wanted: part.copies,
         strict: part.strict,
-        heard,
+        changes,
         runtime: tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?,
@@ -123,13 +123,13 @@ impl Holder {
             if until < Instant::now() {
                 return Ok(None);
             }
-            let _ = self.heard.recv_timeout(ASK_AGAIN);
+            let _ = self.changes.recv_timeout(ASK_AGAIN);
         }
         let at_ns = monotonic_ns();
         report(HolderNotice::Denied { at_ns })?;
         loop {
             while self.is_full() && Instant::now() < until {
-                let _ = self.heard.recv_timeout(ASK_AGAIN);
+                let _ = self.changes.recv_timeout(ASK_AGAIN);
             }
             let (hold, copies) = self.take();
             if copies == self.wanted || until < Instant::now() {

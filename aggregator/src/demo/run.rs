@@ -255,13 +255,13 @@ impl DemoStage {
         let opened = self.client.open(&url, None)?;
         let until = Instant::now() + START_WITHIN;
         loop {
-            let said = match opened.get("/readyz").call() {
+            let found = match opened.get("/readyz").call() {
                 Ok(answer) if answer.status().as_u16() == 200 => return Ok(()),
                 Ok(answer) => format!("status {}", answer.status()),
                 Err(error) => explained(&error),
             };
             if until < Instant::now() {
-                bail!("the aggregator did not become ready: {said}");
+                bail!("the aggregator did not become ready: {found}");
             }
             self.inbox.pass(Duration::from_millis(20))?;
         }
@@ -356,7 +356,7 @@ impl DemoStage {
             }
             match self.inbox.next(STEP)? {
                 Some(News::Agent(index, counts)) => {
-                    if outage.as_mut().is_some_and(|o| o.heard(index, &counts)) {
+                    if outage.as_mut().is_some_and(|o| o.received(index, &counts)) {
                         self.view
                             .say("the log has all that was recorded while it was away");
                     }
@@ -518,7 +518,7 @@ impl Outage {
 
     /// Handles an agent's report after the outage. Returns whether the log now has, or agents gave up for good,
     /// everything that agents had recorded until the aggregator was back.
-    fn heard(&mut self, agent: usize, notice: &PlayerNotice) -> bool {
+    fn received(&mut self, agent: usize, notice: &PlayerNotice) -> bool {
         let (Some(again), None) = (self.again, self.caught_up) else {
             return false;
         };

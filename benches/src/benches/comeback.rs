@@ -73,7 +73,7 @@ fn measure(session: &mut Session, mut aggregator: Aggregator, name: &str) -> any
     for part in &mut parts {
         ensure!(
             part.receive::<bool>()?,
-            "an agent has heard of no aggregator"
+            "an agent has found no aggregator"
         );
     }
     let mut back_s = Vec::new();
@@ -85,7 +85,7 @@ fn measure(session: &mut Session, mut aggregator: Aggregator, name: &str) -> any
         let listens_ns = monotonic_ns();
         parts[0].send(&format!("hit {round}"))?;
         parts[0].receive::<Back>()?;
-        let last_ns = ask_all(&mut parts, &format!("heard {round}"))?;
+        let last_ns = ask_all(&mut parts, &format!("received {round}"))?;
         back_s.push(last_ns.saturating_sub(listens_ns) as f64 / 1e9);
     }
     if let Some(figure) = Figure::of_rounds(name, "s", &back_s) {
@@ -151,7 +151,7 @@ pub fn child_agents(args: &[String]) -> anyhow::Result<()> {
                 );
                 at_ns
             }
-            Some(("heard", round)) => {
+            Some(("received", round)) => {
                 let round: u64 = round.parse()?;
                 wait(|| {
                     let received = received.lock().unwrap_or_else(PoisonError::into_inner);
@@ -159,7 +159,7 @@ pub fn child_agents(args: &[String]) -> anyhow::Result<()> {
                 })?;
                 last_ns.load(Ordering::Relaxed)
             }
-            _ => bail!("told {line:?}"),
+            _ => bail!("received {line:?}"),
         };
         send_to_parent(&Back { at_ns })?;
     }

@@ -43,13 +43,13 @@ const PAIRS: u32 = 1_000;
 ///
 /// If the aggregator does not start, or a copy is refused that nobody else holds.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
-    session.step("the aggregator is being heard");
+    session.step("the agent finds the aggregator");
     let aggregator = Aggregator::start(LIMITS, 16)?;
     let agent = connected("bench", &aggregator.agents)?;
     let sandbox = agent.copies("sandbox");
     ensure!(
         block_on(agent.ready(Duration::from_secs(40)))?,
-        "the agent has heard of no aggregator"
+        "the agent has found no aggregator"
     );
     let names: Vec<String> = (0..PAIRS).map(domain).collect();
     let semaphores: Vec<Semaphore> = (0..PAIRS).map(|_| Semaphore::new(1_000)).collect();

@@ -91,7 +91,7 @@ fn measure(place: &[String], warm_up: u32, rounds: u32) -> anyhow::Result<Vec<u6
     for part in [&mut holder, &mut waiter] {
         ensure!(
             part.receive::<bool>()?,
-            "an agent has heard of no aggregator"
+            "an agent has found no aggregator"
         );
     }
     let mut delays = Vec::new();
@@ -176,7 +176,7 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
         let line = line?;
         let (what, number) = line
             .split_once(' ')
-            .with_context(|| format!("told {line:?}"))?;
+            .with_context(|| format!("received {line:?}"))?;
         let name = domain(number.parse()?);
         match what {
             "take" => {
@@ -197,7 +197,7 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
                 heard_ns.with_context(|| format!("{name} is not lifted"))?;
                 send_to_parent(&first_taken_ns(&sandbox, &name)?)?;
             }
-            _ => anyhow::bail!("told {line:?}"),
+            _ => anyhow::bail!("received {line:?}"),
         }
     }
     Ok(())

@@ -133,7 +133,7 @@ fn listening(aggregator: &str, opened: &Arc<Opened>) -> anyhow::Result<Agent> {
     let _ = agent.copies(RESOURCE);
     ensure!(
         block_on(agent.ready(Duration::from_secs(40)))?,
-        "the agent has heard of no aggregator"
+        "the agent has found no aggregator"
     );
     Ok(agent)
 }
@@ -206,7 +206,7 @@ pub fn child_holder(args: &[String]) -> anyhow::Result<()> {
     let sandbox = agent.copies(RESOURCE);
     ensure!(
         block_on(agent.ready(Duration::from_secs(40)))?,
-        "the agent has heard of no aggregator"
+        "the agent has found no aggregator"
     );
     let hold = sandbox.reserve(&name, COPIES)?;
     send_to_parent(&(block_on(hold.confirmed())? == Confirmation::Confirmed))?;

@@ -354,7 +354,7 @@ fn agent_part(
     let mut part = Part::start("fleet-agent", &args)?;
     ensure!(
         part.receive::<bool>()?,
-        "the agent has heard of no aggregator"
+        "the agent has found no aggregator"
     );
     Ok(part)
 }
@@ -403,7 +403,7 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
                 let mut next = 0..pairs as usize;
                 hit(&rate, pairs, pace, None, || next.next());
             }
-            _ => anyhow::bail!("told {line:?}"),
+            _ => anyhow::bail!("received {line:?}"),
         }
         let seconds = begun.elapsed().as_secs_f64();
         send_to_parent(&settled(&agent, seconds)?)?;

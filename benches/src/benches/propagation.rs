@@ -132,7 +132,7 @@ fn measure(place: &[String], warm_up: u32, denials: u32) -> anyhow::Result<Delay
     for part in &mut parts {
         ensure!(
             part.receive::<bool>()?,
-            "an agent has heard of no aggregator"
+            "an agent has found no aggregator"
         );
     }
     let mut due = Instant::now();
@@ -233,7 +233,7 @@ impl Delays {
         add("to each agent: p99", &mut self.each, 0.99, None, note());
         session.add(
             Figure::single(
-                format!("{log}denials that an agent never heard of"),
+                format!("{log}denials that an agent never received"),
                 "",
                 self.undelivered as f64,
             )
@@ -295,7 +295,7 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
             let received = received.wait_for(count.parse()?);
             return send_to_parent(&Seen { called, received });
         }
-        let number: u32 = line.parse().with_context(|| format!("told {line:?}"))?;
+        let number: u32 = line.parse().with_context(|| format!("received {line:?}"))?;
         let name = domain(number);
         let at_ns = monotonic_ns();
         let answer = rate.hit(&name);

@@ -87,7 +87,7 @@ impl Part {
         if self.output.read_line(&mut line)? == 0 {
             bail!("{} ended without an answer", self.name);
         }
-        serde_json::from_str(&line).with_context(|| format!("{} said {line:?}", self.name))
+        serde_json::from_str(&line).with_context(|| format!("{} printed {line:?}", self.name))
     }
 }
 

@@ -65,7 +65,7 @@ pub fn start(name: &str, resource: &str, domain: &str, place: &[String]) -> anyh
 pub fn await_ready(part: &mut Part) -> anyhow::Result<()> {
     ensure!(
         part.receive::<bool>()?,
-        "an agent has heard of no aggregator"
+        "an agent has found no aggregator"
     );
     Ok(())
 }

@@ -95,7 +95,7 @@ fn obey(mut call: impl FnMut(&str) -> anyhow::Result<bool>) -> anyhow::Result<()
     for line in std::io::stdin().lines() {
         let line = line?;
         let order: CallOrder =
-            serde_json::from_str(&line).with_context(|| format!("told {line:?}"))?;
+            serde_json::from_str(&line).with_context(|| format!("received {line:?}"))?;
         let (mut decisions, mut refused) = (0, 0);
         let (begun, cpu) = (Instant::now(), thread_cpu_ns());
         let wanted = order.rate * order.seconds;

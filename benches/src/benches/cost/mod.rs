@@ -308,7 +308,7 @@ fn thousands(rate: u64) -> String {
 
 impl Side {
     fn ready(mut caller: Part, servers: Vec<u32>) -> anyhow::Result<Self> {
-        ensure!(caller.receive::<bool>()?, "a caller has heard of nobody");
+        ensure!(caller.receive::<bool>()?, "a caller has found nothing to ask");
         Ok(Self { caller, servers })
     }
 

@@ -66,7 +66,7 @@ impl Loop {
         let begun = Instant::now();
         ensure!(
             block_on(looped.agent.ready(RECEIVED_WITHIN))?,
-            "the agent has heard of no aggregator"
+            "the agent has found no aggregator"
         );
         for number in 0..denials {
             if number.is_multiple_of(CAUSED_AT_ONCE) {
@@ -77,7 +77,7 @@ impl Loop {
         while looped.denials() < u64::from(denials) {
             ensure!(
                 begun.elapsed() < RECEIVED_WITHIN,
-                "{} of {denials} denials heard within {RECEIVED_WITHIN:?}; {:?}",
+                "{} of {denials} denials received within {RECEIVED_WITHIN:?}; {:?}",
                 looped.denials(),
                 looped.agent.stats()
             );

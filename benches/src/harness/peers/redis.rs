@@ -89,7 +89,7 @@ impl ScriptClient {
         client.read_line()?;
         client.read_line()?;
         client.digest = client.line.trim_end().to_owned();
-        ensure!(client.digest.len() == 40, "Redis said {:?}", client.line);
+        ensure!(client.digest.len() == 40, "Redis answered {:?}", client.line);
         Ok(client)
     }
 
@@ -122,7 +122,7 @@ impl PeerClient for ScriptClient {
         let count: Option<u64> = count.and_then(|count| count.parse().ok());
         match count {
             Some(count) => Ok(count <= LIMIT),
-            None => bail!("Redis said {:?}", self.line),
+            None => bail!("Redis answered {:?}", self.line),
         }
     }
 }
