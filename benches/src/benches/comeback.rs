@@ -71,10 +71,7 @@ fn measure(session: &mut Session, mut aggregator: Aggregator, name: &str) -> any
         parts.push(Part::start("comeback-agents", &args)?);
     }
     for part in &mut parts {
-        ensure!(
-            part.receive::<bool>()?,
-            "an agent has found no aggregator"
-        );
+        ensure!(part.receive::<bool>()?, "an agent has found no aggregator");
     }
     let mut back_s = Vec::new();
     for round in 0..ROUNDS {

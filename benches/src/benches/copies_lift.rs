@@ -89,10 +89,7 @@ fn measure(place: &[String], warm_up: u32, rounds: u32) -> anyhow::Result<Vec<u6
     };
     let (mut holder, mut waiter) = (start("bench-holds")?, start("bench-waits")?);
     for part in [&mut holder, &mut waiter] {
-        ensure!(
-            part.receive::<bool>()?,
-            "an agent has found no aggregator"
-        );
+        ensure!(part.receive::<bool>()?, "an agent has found no aggregator");
     }
     let mut delays = Vec::new();
     for number in 0..warm_up + rounds {

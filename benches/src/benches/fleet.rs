@@ -352,10 +352,7 @@ fn agent_part(
         prefix.to_owned(),
     ];
     let mut part = Part::start("fleet-agent", &args)?;
-    ensure!(
-        part.receive::<bool>()?,
-        "the agent has found no aggregator"
-    );
+    ensure!(part.receive::<bool>()?, "the agent has found no aggregator");
     Ok(part)
 }
 

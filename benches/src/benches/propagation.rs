@@ -130,10 +130,7 @@ fn measure(place: &[String], warm_up: u32, denials: u32) -> anyhow::Result<Delay
         parts.push(Part::start("propagation-agent", &args)?);
     }
     for part in &mut parts {
-        ensure!(
-            part.receive::<bool>()?,
-            "an agent has found no aggregator"
-        );
+        ensure!(part.receive::<bool>()?, "an agent has found no aggregator");
     }
     let mut due = Instant::now();
     for number in 0..warm_up + denials {

@@ -63,10 +63,7 @@ pub fn start(name: &str, resource: &str, domain: &str, place: &[String]) -> anyh
 ///
 /// If it does not.
 pub fn await_ready(part: &mut Part) -> anyhow::Result<()> {
-    ensure!(
-        part.receive::<bool>()?,
-        "an agent has found no aggregator"
-    );
+    ensure!(part.receive::<bool>()?, "an agent has found no aggregator");
     Ok(())
 }
 

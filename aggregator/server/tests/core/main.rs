@@ -113,6 +113,32 @@ fn a_version_pushed_during_an_activation_rules_everywhere() {
 }
 
 #[test]
+fn feed_heartbeats_have_the_ticks_of_their_turn() {
+    let mut world = World::new(LIMITS);
+    world.run_for(Span::from_secs(5));
+    let (mut count, mut before) = (0, world.frames.last().expect("a frame").sent);
+    for _ in 0..500 {
+        let from = world.frames.len();
+        world.run_for(Span::from_millis(10));
+        let records: usize = (0..PARTITIONS).map(|p| world.log.kinds(p).len()).sum();
+        for heartbeat in &world.frames[from..] {
+            let ruled: u64 = heartbeat.watermarks.iter().map(|one| one.ruled).sum();
+            assert_eq!(ruled, records as u64, "at {:?}", heartbeat.sent);
+            let apart = heartbeat.sent.saturating_sub(before).as_millis();
+            assert!((219..=281).contains(&apart), "{apart} ms");
+            (count, before) = (count + 1, heartbeat.sent);
+        }
+    }
+    assert!((17..=23).contains(&count), "{count} in 5 s");
+    // Without ticks they go on.
+    world.held = vec![Stream::Hits];
+    let from = world.frames.len();
+    world.run_for(Span::from_secs(5));
+    let alone = world.frames.len() - from;
+    assert!((16..=18).contains(&alone), "{alone} in 5 s");
+}
+
+#[test]
 fn never_more_than_one_tick_is_on_its_way() {
     let mut world = World::new(LIMITS);
     let before = world.log.count(kind::TICK);

@@ -308,7 +308,10 @@ fn thousands(rate: u64) -> String {
 
 impl Side {
     fn ready(mut caller: Part, servers: Vec<u32>) -> anyhow::Result<Self> {
-        ensure!(caller.receive::<bool>()?, "a caller has found nothing to ask");
+        ensure!(
+            caller.receive::<bool>()?,
+            "a caller has found nothing to ask"
+        );
         Ok(Self { caller, servers })
     }
 

@@ -89,7 +89,11 @@ impl ScriptClient {
         client.read_line()?;
         client.read_line()?;
         client.digest = client.line.trim_end().to_owned();
-        ensure!(client.digest.len() == 40, "Redis answered {:?}", client.line);
+        ensure!(
+            client.digest.len() == 40,
+            "Redis answered {:?}",
+            client.line
+        );
         Ok(client)
     }
 
