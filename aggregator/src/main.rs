@@ -2,6 +2,8 @@
 //!
 //! All modules are in the library, where tests can use them.
 
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 use std::process::ExitCode;
 
 use tollgate::cli;

@@ -41,7 +41,7 @@ pub fn start(telemetry: &Telemetry, quiet: bool, verbose: u8) -> Result<(), Serv
     started.map_err(|error| ServeError::Bug(error.to_string()))
 }
 
-/// The metric that [`lines_lost`] is shown as.
+/// The name of the metric with the value of [`lines_lost`].
 pub const LINES_LOST: &str = "tollgate_stderr_lines_lost_total";
 
 static LOST: AtomicU64 = AtomicU64::new(0);
@@ -59,7 +59,8 @@ impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if io::stderr().write_all(line).is_err() {
             LOST.fetch_add(1, Ordering::Relaxed);
-            // A gateway shows all counters of its process; an aggregator's recorder is its own, and reads `LOST`.
+            // In an aggregator this line has no effect, because its recorder is not the global one; its `/metrics` read
+            // `LOST`.
             counter!(LINES_LOST).increment(1);
         }
         Ok(line.len())

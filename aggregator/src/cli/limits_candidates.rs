@@ -9,6 +9,7 @@
 //! of it unchanged. Knows nothing of how candidates rule. What stays true: calls that the limits in force refused
 //! were not ruled by a candidate, and the output states that.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::str::FromStr as _;
 
@@ -197,13 +198,13 @@ pub fn promote_in(file: &Path, resource: &str, dry_run: bool) -> Result<Exit, Fa
     let mut output = Output::open(Some(file), super::output::Color::Never)?;
     output.line(text.trim_end())?;
     output.finish()?;
-    let mut stdout = Output::open(None, super::output::Color::Never)?;
-    stdout.line(format!(
+    // The file is replaced by now, whether somebody can read this or not.
+    let _ = writeln!(
+        std::io::stdout(),
         "{}: the candidate of {} has replaced its limits",
         escaped(&name),
         escaped(resource)
-    ))?;
-    stdout.finish()?;
+    );
     Ok(Exit::Done)
 }
 

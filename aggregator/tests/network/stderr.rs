@@ -1,4 +1,4 @@
-//! Nobody reads stderr any more: its reader is gone, as its disk could be full. Log lines are lost, and nothing else.
+//! Processes whose stderr has no reader; a full disk has the same effect. They lose log lines, and nothing else.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use crate::support::{DEADLINE, directory, serve};
 
 const LOST: &str = "tollgate_stderr_lines_lost_total";
 
-/// What no peer of Tollgate or ZeroMQ sends; a line is logged about it, at most one a second.
+/// Bytes that neither Tollgate nor ZeroMQ sends. The process logs a line about them, at most one a second.
 const GARBAGE: &[u8] = &[b'x'; 128];
 
 #[test]

@@ -491,8 +491,12 @@ async fn recorded_state_digests_are_compared_with_the_replay() {
         }
     });
     let (exit, report) = audit(dir.path(), &["--export", "testified"]);
-    assert_eq!((exit, kinds(&report)), (1, vec!["testimony"]), "{report:#}");
-    assert_eq!(report["testimonies_equal"], 1, "{report:#}");
+    assert_eq!(
+        (exit, kinds(&report)),
+        (1, vec!["state_digest"]),
+        "{report:#}"
+    );
+    assert_eq!(report["state_digests_equal"], 1, "{report:#}");
     let wrong = &report["differences"][0];
     let place = (&wrong["partition"], &wrong["offset"]);
     assert_eq!(place, (&partition.into(), &noted.0.into()), "{wrong:#}");
@@ -505,6 +509,9 @@ async fn recorded_state_digests_are_compared_with_the_replay() {
         assert!(text.contains(&part), "{part}: {text}");
     }
     let remarks = report["remarks"].as_array().unwrap();
-    let other = remarks.iter().find(|r| r["kind"] == "testimonies").unwrap();
+    let other = remarks
+        .iter()
+        .find(|r| r["kind"] == "state_digests")
+        .unwrap();
     assert_eq!(other["count"], 1, "{report:#}");
 }

@@ -223,7 +223,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             include_str!("golden/pointer.hex").trim(),
         ),
         (
-            "record/testimony",
+            "record/state digest",
             pen().state_digest(&StateDigest {
                 offset: 500,
                 rules: 1,
@@ -233,7 +233,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
                 aggregator: "agg-1",
                 instance: 9,
             }),
-            include_str!("golden/testimony.hex").trim(),
+            include_str!("golden/state-digest.hex").trim(),
         ),
         (
             "frame",

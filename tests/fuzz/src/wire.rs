@@ -353,7 +353,7 @@ pub fn record_seeds() -> Vec<Vec<u8>> {
         golden!("tick"),
         golden!("totals"),
         golden!("pointer"),
-        golden!("testimony"),
+        golden!("state-digest"),
     ]
 }
 

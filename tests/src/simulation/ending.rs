@@ -127,7 +127,7 @@ impl World {
         }
         for owner in 0..self.owners.len() {
             self.check_owner_at_end(owner);
-            self.check_testimonies(owner);
+            self.check_state_digests(owner);
         }
         // Records that the log accepted before it lost others may be lost themselves, with their decision records.
         let lost_us = self.watch.accounts.lost_us;
@@ -239,14 +239,14 @@ impl World {
     }
 
     /// Law 4, as aggregators see it: state digests of other groups agree with their own.
-    fn check_testimonies(&mut self, owner: usize) {
+    fn check_state_digests(&mut self, owner: usize) {
         if let Some(counters) = self.counters(owner) {
             let cover = &mut self.watch.cover;
             cover.add("states of two owners compared", counters.states_compared);
             cover.add("partition held back", counters.held_back);
             if 0 < counters.states_differing {
                 let what = format!("owner {owner}: {} differ", counters.states_differing);
-                self.violated(4, "testimonies agree", what);
+                self.violated(4, "state digests agree", what);
             }
         }
     }

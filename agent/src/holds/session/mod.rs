@@ -84,7 +84,7 @@ struct SessionQueue {
     /// How many records were acknowledged at the last look.
     acknowledged: u64,
     /// When a record was last acknowledged, or there was nothing to send.
-    heard: Option<Mono>,
+    acknowledged_at: Option<Mono>,
     /// The partition's log, if known.
     log: Option<LogId>,
 }
@@ -383,7 +383,7 @@ impl HoldSession {
             return;
         }
         queue.acknowledged = under_way.acknowledged;
-        let before = queue.heard.replace(now);
+        let before = queue.acknowledged_at.replace(now);
         let silence = before.map_or(Span::ZERO, |before| now.since(before));
         // Nearly always: an idle agent passes here on each turn.
         if silence < entry::SILENCE_MIN {

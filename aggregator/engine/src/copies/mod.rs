@@ -2,13 +2,13 @@
 //! lost for ever.
 //!
 //! ```text
-//! limits    what limits a domain, by one look-up          ops      reserve, hold, release, transfer,
-//! state     every count, and the steps that change them            seize, an end by an operator
-//! holds     holds by id, by agent, by age                 beats    what agents list as held; agents that
-//! groups    groups, and the sets that holds are under              are gone, return, or are over
-//! staging   copies between two agents                     ticks    what ends because of time
-//! silence   how many ticks each agent has been silent     views    which holds there are, and whose
-//! table     entries in chunks, which a frozen copy        excess   how many copies of a hold were too many
+//! limits    what limits a domain, by one look-up          ops         reserve, hold, release, transfer,
+//! state     every count, and the steps that change them               seize, an end by an operator
+//! holds     holds by id, by agent, by age                 heartbeats  what agents list as held; agents that
+//! groups    groups, and the sets that holds are under                 are gone, return, or are over
+//! staging   copies between two agents                     ticks       what ends because of time
+//! silence   how many ticks each agent has been silent     views       which holds there are, and whose
+//! table     entries in chunks, which a frozen copy        excess      how many copies of a hold were too many
 //!           shares
 //! ```
 //!

@@ -1,8 +1,8 @@
 //! Which agents have gone silent: their heartbeats compared with counted ticks.
 //!
 //! ```text
-//! timeout 2s = 4 ticks     beat at tick 10     gone with tick 14
-//! kept for 6 ticks more                        forgotten with tick 20, unless it beats before
+//! timeout 2s = 4 ticks     heartbeat at tick 10     gone with tick 14
+//! kept for 6 ticks more                             forgotten with tick 20, unless another heartbeat comes before
 //! ```
 //!
 //! Silence is counted in ticks that are in the log. So while the log stalls no agent counts as
@@ -87,7 +87,7 @@ impl<A: Ord + Clone> Silence<A> {
         self.gone.contains_key(agent)
     }
 
-    /// Whether an agent beats, or is gone but not forgotten.
+    /// Whether an agent sends heartbeats, or is gone but not forgotten.
     pub fn knows(&self, agent: &A) -> bool {
         self.last_heartbeat.contains_key(agent) || self.gone.contains_key(agent)
     }
@@ -97,7 +97,7 @@ impl<A: Ord + Clone> Silence<A> {
         self.by_going.first().map(|(_, agent)| agent)
     }
 
-    /// Number of agents that beat, or are gone but not forgotten.
+    /// Number of agents that send heartbeats, or are gone but not forgotten.
     pub fn len(&self) -> usize {
         self.last_heartbeat.len() + self.gone.len()
     }
@@ -107,7 +107,7 @@ impl<A: Ord + Clone> Silence<A> {
         self.last_heartbeat.is_empty() && self.gone.is_empty()
     }
 
-    /// How many ticks had been counted at an agent's last heartbeat, if it beats.
+    /// How many ticks had been counted at an agent's last heartbeat, if it is not gone.
     pub fn last_heartbeat_of(&self, agent: &A) -> Option<u64> {
         self.last_heartbeat.get(agent).copied()
     }
@@ -117,7 +117,7 @@ impl<A: Ord + Clone> Silence<A> {
         self.ticks
     }
 
-    /// Agents that beat, ascending from this one on.
+    /// Agents that send heartbeats, ascending from this one on.
     pub fn beating_from(&self, agent: &A) -> impl Iterator<Item = (&A, u64)> {
         let from = (Bound::Included(agent), Bound::Unbounded);
         self.last_heartbeat
@@ -125,7 +125,7 @@ impl<A: Ord + Clone> Silence<A> {
             .map(|(agent, at)| (agent, *at))
     }
 
-    /// Agents that beat, ascending, each with the number of ticks counted before its last
+    /// Agents that send heartbeats, ascending, each with the number of ticks counted before its last
     /// heartbeat.
     pub fn beating(&self) -> impl Iterator<Item = (&A, u64)> {
         self.last_heartbeat.iter().map(|(agent, at)| (agent, *at))

@@ -1,7 +1,7 @@
 //! The copy-limited resources of a partition, and the agents that hold their copies.
 //!
 //! ```text
-//! web-1, epoch 7   beats          its holds count
+//! web-1, epoch 7   alive          its holds count
 //!                  gone           silent for the timeout, in counted ticks: its holds stop counting, and
 //!                                 are kept for ten minutes of ticks, in case it returns
 //!                  over           its successor or the epoch itself said so: none of its holds is kept
@@ -10,7 +10,7 @@
 //!
 //! Here is what changes several resources at once: an agent goes, an epoch ends, a tick, a limits version.
 //! Knows nothing of records. What stays true: a gone agent or an epoch that is over holds nothing; every
-//! agent that has holds also beats, so that each is gone some time after its last record.
+//! agent that has holds also sends heartbeats, so that each is gone some time after its last record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -155,7 +155,7 @@ impl Holders {
         }
     }
 
-    /// Number of agents that beat, are gone or over, and are not forgotten.
+    /// Number of agents that send heartbeats, are gone or over, and are not forgotten.
     pub fn agents(&self) -> u64 {
         (self.silence.len() + self.over.len()) as u64
     }
@@ -216,8 +216,8 @@ impl Holders {
         SenderStatus { returned, twin }
     }
 
-    /// Whether another epoch of the same name has beaten since this one did. After a restart the predecessor
-    /// no longer beats; of two live agents with one name each beats between two heartbeats of the other.
+    /// Whether another epoch of the same name has sent a heartbeat since this one did. After a restart the
+    /// predecessor sends none; of two live agents with one name each sends one between two of the other.
     fn has_twin(&self, process: &AgentProcess) -> bool {
         let Some(before) = self.silence.last_heartbeat_of(process) else {
             return false;

@@ -36,7 +36,7 @@ pub enum DifferenceKind {
     /// The independent model rules otherwise than the engine.
     Model,
     /// The state digest of a ruling aggregator differs from the replay's.
-    Testimony,
+    StateDigest,
     /// In some span more was let through than a limit and one denial delay explain.
     Effect,
 }

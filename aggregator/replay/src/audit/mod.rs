@@ -11,7 +11,7 @@
 //! partition  one partition from its beginning, or from a snapshot, to its end
 //! sequences  agents' batches that never arrived
 //! excess     why excess copies were let through, by pair
-//! testimonies  the state digests of ruling aggregators
+//! digests    the state digests of ruling aggregators
 //! sample     the independent model beside the engine, and the cost of reordering
 //! reorder    the cost of the log's order
 //! difference one difference

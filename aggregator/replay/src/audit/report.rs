@@ -153,7 +153,7 @@ pub struct AuditReport {
     /// Snapshots whose digest equals the replay's.
     pub snapshots_equal: u64,
     /// State digests of ruling aggregators that equal the replay's.
-    pub testimonies_equal: u64,
+    pub state_digests_equal: u64,
     /// What the independent model ruled.
     pub model: ModelPart,
     /// How long the sampled pairs were denied beyond a replay in order of time.
@@ -228,7 +228,7 @@ impl AuditReport {
             announced_equal: sum(&|part| part.compared),
             announced_again: sum(&|part| part.repeats),
             snapshots_equal: sum(&|part| part.snapshots),
-            testimonies_equal: sum(&|part| part.state_digests),
+            state_digests_equal: sum(&|part| part.state_digests),
             model,
             reorder_denied_us: model.reorder_denied_us,
             differences_count: sum(&|part| part.differences_count),
@@ -336,7 +336,7 @@ impl fmt::Display for AuditReport {
             self.announced_equal,
             self.announced_again,
             self.snapshots_equal,
-            self.testimonies_equal
+            self.state_digests_equal
         )?;
         writeln!(
             f,

@@ -80,7 +80,7 @@ impl AuditedDigests {
         else {
             let text = "state digests of aggregators that cannot be compared: of another digest format or rule set, \
                         or of a log position that the replay did not note";
-            return part.remark("testimonies", 1, at, text);
+            return part.remark("state_digests", 1, at, text);
         };
         if noted.digest == stated.digest {
             part.state_digests += 1;
@@ -92,7 +92,7 @@ impl AuditedDigests {
         );
         let place = (part.partition, "hits", stated.offset);
         part.differs(Difference::of_record(
-            DifferenceKind::Testimony,
+            DifferenceKind::StateDigest,
             place,
             text,
         ));

@@ -66,26 +66,25 @@ impl Broadcast {
         let verdicts = &mut self.verdicts;
         self.verdict_frames +=
             verdicts.publish(instance, &TOPIC_KEY_UNPROTECTED, now.clock, effects);
-        if self.heartbeat_due(ready, env.settings.heartbeat) <= now.clock {
+        let every = env.settings.heartbeat;
+        if self.heartbeat_due(ready, every) <= now.clock {
             self.publish_heartbeats(now, ready, env);
-            let latest = env
-                .settings
-                .heartbeat
-                .saturating_add(play(env.settings.heartbeat));
+            let latest = every.saturating_add(later(every));
             self.next_heartbeat = now.clock.saturating_add(latest);
             self.last_ruled = ruled(ready);
         }
     }
 
-    /// Where something was ruled since the last heartbeat, the next is due earlier. So where nothing flows but ticks,
-    /// heartbeats soon go with the turns that rule them: one wake-up instead of two, and no watermark is fresher.
+    /// If something was ruled since the last heartbeat, the next is due a little before its time, else a little after it.
+    /// So if nothing flows but ticks, heartbeats soon go with the turns that rule them: one wake-up instead of two, and
+    /// the watermarks are the newest.
     fn heartbeat_due(&self, ready: &ReadyPartitions, every: Span) -> Span {
         match ruled(ready) == self.last_ruled {
             true => self.next_heartbeat,
             false => self
                 .next_heartbeat
-                .saturating_sub(play(every))
-                .saturating_sub(play(every)),
+                .saturating_sub(later(every))
+                .saturating_sub(earlier(every)),
         }
     }
 
@@ -124,12 +123,19 @@ impl Broadcast {
     }
 }
 
-/// How much earlier or later than `every` a heartbeat may be.
-fn play(every: Span) -> Span {
+/// How much earlier than `every` a heartbeat may be: the turns that rule ticks come as regularly as that.
+fn earlier(every: Span) -> Span {
+    Span::from_micros(every.as_micros() / 16)
+}
+
+/// How much later than `every` a heartbeat may be. Where no ticks are ruled within that time, the heartbeat's phase moves
+/// by it, less than both together, so that the ticks cannot be passed over.
+fn later(every: Span) -> Span {
     Span::from_micros(every.as_micros() / 8)
 }
 
-/// The sum of watermarks: it changes with whatever is ruled.
+/// The sum of watermarks. It changes when a partition rules more, comes or goes; two equal sums by chance only delay a
+/// heartbeat.
 fn ruled(ready: &ReadyPartitions) -> u64 {
     ready
         .values()

@@ -125,7 +125,7 @@ fn feed_heartbeats_have_the_ticks_of_their_turn() {
             let ruled: u64 = heartbeat.watermarks.iter().map(|one| one.ruled).sum();
             assert_eq!(ruled, records as u64, "at {:?}", heartbeat.sent);
             let apart = heartbeat.sent.saturating_sub(before).as_millis();
-            assert!((219..=281).contains(&apart), "{apart} ms");
+            assert!((234..=281).contains(&apart), "{apart} ms");
             (count, before) = (count + 1, heartbeat.sent);
         }
     }

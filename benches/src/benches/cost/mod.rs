@@ -15,7 +15,7 @@
 //! calls. CPU time is what the scheduler counts, in nanoseconds, of every thread of a process. Rounds of all sides
 //! and rates alternate. If a peer does not reach an offered rate, it has no figure, and is not offered that rate again.
 //!
-//! Idle is the same over some seconds without calls, of all sides at once, with how many times threads were woken.
+//! Idle figures: CPU time, and how many times threads waited, over some seconds without calls, of all sides at once.
 
 mod caller;
 
@@ -341,7 +341,7 @@ impl Side {
             decisions: spent.decisions,
             reached: 100.0 * spent.decisions as f64 / (rate * seconds) as f64
                 * (seconds as f64 / spent.seconds).min(1.0),
-            caller_ns: (after.0 - before.0).saturating_sub(pace.thread_ns * seconds),
+            caller_ns: after.0.saturating_sub(before.0 + pace.thread_ns * seconds),
             server_ns: after.1.saturating_sub(before.1),
         })
     }

@@ -51,15 +51,15 @@ fn an_audit_names_the_wrong_aggregator(kafka: &LocalKafka, prefix: &str) {
     assert_eq!(output.status.code(), Some(1), "{stdout}");
     let report: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
     let differences = report["differences"].as_array().expect("a list");
-    let testimonies: Vec<&str> = differences
+    let digests: Vec<&str> = differences
         .iter()
-        .filter(|difference| difference["kind"] == "testimony")
+        .filter(|difference| difference["kind"] == "state_digest")
         .map(|difference| difference["text"].as_str().expect("a text"))
         .collect();
-    assert!(!testimonies.is_empty(), "{stdout}");
-    let right = report["testimonies_equal"].as_u64().expect("a number");
+    assert!(!digests.is_empty(), "{stdout}");
+    let right = report["state_digests_equal"].as_u64().expect("a number");
     assert!(0 < right, "those of the right one are the replay's");
-    for text in testimonies {
+    for text in digests {
         assert!(
             text.contains("agg of group b came to another state"),
             "{text}"
