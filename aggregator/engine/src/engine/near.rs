@@ -58,7 +58,7 @@ impl Engine {
             LimitedBy::Bucket => (Closed::Bucket, Cause::Bucket),
             LimitedBy::Global => return None,
             LimitedBy::Tier => {
-                let tier = tiers::current(class, &stored.pair.state, time);
+                let tier = tiers::current_or_next(class, &stored.pair.state, time);
                 let number = u8::try_from(tier).unwrap_or(u8::MAX);
                 (Closed::Tier(tier), Cause::Tier(number))
             }

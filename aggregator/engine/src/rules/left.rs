@@ -69,8 +69,8 @@ pub fn near(class: &RateClass, state: &State, now: Timestamp, percent: u8) -> Op
     Some(Near { left, until })
 }
 
-/// When every constraint has more room than `from`, if no hit comes. Of the tiers only the current one is
-/// considered, since nobody can know when others are entered.
+/// When every constraint has more room than `from`, if no hit comes. Of the tiers only the current one, or the next if none
+/// is current, is considered, since nobody can know when others are entered.
 fn no_longer_near(class: &RateClass, state: &State, now: Timestamp, from: u64) -> Timestamp {
     let rises = |limit: u64, window: Span, stamps: &Stamps| match limit.checked_sub(from) {
         None | Some(0) => Timestamp::MAX,
@@ -89,7 +89,7 @@ fn no_longer_near(class: &RateClass, state: &State, now: Timestamp, from: u64) -
     });
     let bucket = class.bucket.iter().zip(state.bucket.iter());
     let bucket = bucket.map(|(bucket, level)| level.rises_to(bucket, now, from.saturating_add(1)));
-    let current = tiers::current(class, state, now).checked_sub(1);
+    let current = tiers::current_or_next(class, state, now).checked_sub(1);
     let tier = current.and_then(|index| class.tiers().get(index).zip(state.tiers.get(index)));
     let tier = tier.map(|(tier, state)| rises(tier.limit, tier.window, &state.window));
     let all = windows.chain(quotas).chain(bucket).chain(tier);
@@ -137,7 +137,7 @@ fn more(class: &RateClass, state: &State, now: Timestamp, by: LimitedBy) -> (u64
             })
         }
         LimitedBy::Tier => {
-            let index = tiers::current(class, state, now).checked_sub(1);
+            let index = tiers::current_or_next(class, state, now).checked_sub(1);
             let tier = index.and_then(|index| class.tiers().get(index));
             let window = index.and_then(|index| state.tiers.get(index));
             tier.zip(window).map_or(none, |(tier, state)| {
@@ -207,6 +207,29 @@ mod tests {
             assert_eq!(grant.hits, left.copies, "{text}");
         }
         assert_eq!(left(&RateClass::default(), &State::new(), at(2)), None);
+    }
+
+    #[test]
+    fn without_a_current_tier_the_limit_is_that_of_the_next_one() {
+        let at = Timestamp::from_millis;
+        // Both tiers are entered at 0; after a second tier 1 can be entered again, and tier 2 cools down.
+        let class = class("2/1s active 1s | 3/1s active 1s cooldown 9s");
+        let mut state = State::of(&class);
+        state.forget(&class, at(0));
+        let left_at = |state: &State, ms| left(&class, state, at(ms)).expect("it is limited");
+        assert_eq!(
+            (left_at(&state, 0).copies, left_at(&state, 0).limit),
+            (5, 2)
+        );
+        let all = Request { copies: 5, min: 1 };
+        request(&class, &mut state, at(0), all, u64::MAX, false);
+        for ms in [1_500, 3_000] {
+            assert_eq!(tiers::current(&class, &state, at(ms)), 0, "{ms} ms");
+            let left = left_at(&state, ms);
+            assert_eq!((left.by, left.limit), (LimitedBy::Tier, 2), "{ms} ms");
+        }
+        let near = near(&class, &state, at(1_500), 100).expect("2 of 2 are left");
+        assert_eq!((near.left.copies, near.until), (2, Timestamp::MAX));
     }
 
     #[test]

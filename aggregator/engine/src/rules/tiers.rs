@@ -70,6 +70,24 @@ pub fn current(class: &RateClass, state: &State, now: Timestamp) -> usize {
         .map_or(0, |(index, _)| index + 1)
 }
 
+/// The number of the tier that counts the next hit, if the tier has room: the current one, or the first that a hit would
+/// enter; 0 if a hit can enter no tier.
+pub fn current_or_next(class: &RateClass, state: &State, now: Timestamp) -> usize {
+    let current = current(class, state, now);
+    if 0 < current {
+        return current;
+    }
+    let tiers = class.tiers().iter().zip(state.tiers.iter());
+    for (index, (tier, state)) in tiers.enumerate() {
+        match state.phase(tier, now) {
+            Phase::Cooling if tier.skippable => {}
+            Phase::Cooling => return 0,
+            Phase::Inactive | Phase::Active => return index + 1,
+        }
+    }
+    0
+}
+
 /// Counts excess hits stamped `at` in the current tier at `now`, as long as fewer than twice its limit
 /// count, and returns how many. 0 if no tier is current, or if the hits have left its window.
 pub fn count_excess(
