@@ -45,7 +45,8 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// The interval while nothing is in flight and nothing arrives: longer than the default interval of feed heartbeats,
 /// 281 ms at most, with which ticks go then. Not 300 ms: tokio's timer wheel wakes once before such a timer is due, mostly
-/// before the heartbeat. With a longer `feed.heartbeat` the tick wakes by itself. Ended denials are removed that much later, but they end by themselves.
+/// before the heartbeat. With a longer `feed.heartbeat` the tick wakes by itself. Ended denials are removed that much
+/// later, but they end by themselves.
 const TICK_QUIET: Duration = Duration::from_millis(350);
 
 /// The most waiting items that one turn takes: a turn costs as much as some messages.

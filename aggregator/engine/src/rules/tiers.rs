@@ -73,16 +73,12 @@ pub fn current(class: &RateClass, state: &State, now: Timestamp) -> usize {
 /// The number of the tier that counts the next hit, if the tier has room: the current one, or the first that a hit would
 /// enter; 0 if a hit can enter no tier.
 pub fn current_or_next(class: &RateClass, state: &State, now: Timestamp) -> usize {
-    let current = current(class, state, now);
-    if 0 < current {
-        return current;
-    }
-    let tiers = class.tiers().iter().zip(state.tiers.iter());
-    for (index, (tier, state)) in tiers.enumerate() {
+    for number in current(class, state, now).max(1)..=class.tiers().len() {
+        let (tier, state) = (&class.tiers()[number - 1], &state.tiers[number - 1]);
         match state.phase(tier, now) {
-            Phase::Cooling if tier.skippable => {}
-            Phase::Cooling => return 0,
-            Phase::Inactive | Phase::Active => return index + 1,
+            Phase::Cooling if tier.skippable => continue,
+            Phase::Cooling => break,
+            Phase::Inactive | Phase::Active => return number,
         }
     }
     0
