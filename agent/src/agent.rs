@@ -343,3 +343,25 @@ impl Agent {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn without_a_flusher_the_network_thread_ends() {
+        let agent = Agent::builder().aggregator("127.0.0.1:1").build();
+        let agent = agent.expect("the settings are right").inner;
+        // As after a panic of the flusher, while handles of the agent live on.
+        agent.ending.ask_to_end();
+        agent.shared.clock.wake_timekeeper();
+        let orders = agent.orders.as_ref().expect("it has threads");
+        let begun = Instant::now();
+        while !orders.is_closed() || !agent.shared.has_ended() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it still runs");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

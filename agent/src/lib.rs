@@ -25,6 +25,10 @@
 //! listener receives these announcements and updates the deny list. When all of that is unreachable, calls pass at
 //! the same speed, and the agent counts what it drops: see [`Agent::stats`].
 //!
+//! The agent logs with `tracing`. A subscriber that panics ends it, and it is blind from then on
+//! ([`Stats::threads_panicked`]). `tracing_subscriber::fmt` panics if it can write neither to its writer nor to the
+//! standard error, unless it is built with `log_internal_errors(false)`.
+//!
 //! What stays true: no call waits; nothing here panics in the service; everything is bounded.
 
 #![cfg_attr(
@@ -80,6 +84,7 @@ mod stats;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod threads;
 mod timer;
 mod waiting;
 

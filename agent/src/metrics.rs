@@ -62,6 +62,7 @@ pub(crate) fn report(agent: &str, stats: &Stats) {
         holds_beyond_strict
         heartbeats
         callbacks_panicked
+        threads_panicked
     ];
     for (name, value) in counters {
         counter!(name, "agent" => agent.to_owned()).absolute(value);
@@ -149,6 +150,6 @@ mod tests {
         assert_eq!(kept["tollgate_agent_hits_accepted_total"], 7.0);
         assert_eq!(kept["tollgate_agent_gaps_total"], 2.0);
         assert_eq!(kept["tollgate_agent_blind_seconds"], 1.5);
-        assert_eq!(kept.len(), 47);
+        assert_eq!(kept.len(), 48);
     }
 }

@@ -59,6 +59,7 @@ pub(crate) struct Counters {
     pub(crate) verdicts: AtomicU64,
     pub(crate) verdicts_ignored: AtomicU64,
     pub(crate) callbacks_panicked: AtomicU64,
+    pub(crate) threads_panicked: AtomicU64,
     /// Limits the log lines about panics of callbacks, which several places count.
     pub(crate) panic_lines: LogLines,
 }
@@ -191,6 +192,8 @@ pub struct Stats {
     pub verdicts_ignored: u64,
     /// Panics of `on_hold`, `on_statement`, `on_near`, and the process's metrics recorder; the agent went on.
     pub callbacks_panicked: u64,
+    /// Threads of the agent that panicked, which is a fault of ours: the agent has ended, and is blind.
+    pub threads_panicked: u64,
     /// Holds that were let through without being recorded: at the bound on holds, or after the agent's end.
     pub holds_unrecorded: u64,
     /// How long the agent has been without a current watermark of some partition. `None` if it has one of each.
@@ -266,6 +269,7 @@ impl From<&Counters> for Stats {
             verdicts: of(&counters.verdicts),
             verdicts_ignored: of(&counters.verdicts_ignored),
             callbacks_panicked: of(&counters.callbacks_panicked),
+            threads_panicked: of(&counters.threads_panicked),
             ..Self::default()
         }
     }

@@ -24,6 +24,7 @@ use crate::recorder::Recorder;
 use crate::resource::Resources;
 use crate::shared::{Shared, TransferIds};
 use crate::stats::Counters;
+use crate::threads::Threads;
 use crate::timer::Timer;
 
 /// The bound on batches between flusher and network thread: some for each partition.
@@ -86,7 +87,8 @@ impl AgentBuilder {
         let (notice_sender, notice_receiver) = mpsc::channel(NOTICES_MAX);
         let (orders, order_receiver) = mpsc::channel(1);
         let ending = Arc::new(Ending::default());
-        let (courier, carrier) = self.carrier(&name, courier, &events)?;
+        let threads = Threads::of(&name, &shared, &ending);
+        let (courier, carrier) = self.carrier((&name, &threads), courier, &events)?;
         let driver = {
             let _runtime = runtime.enter();
             let sockets = Sockets::start(
@@ -100,24 +102,16 @@ impl AgentBuilder {
         };
         // Tasks and Kafka have senders of their own: when the last of these is dropped, the channel of events closes.
         drop(events);
-        std::thread::Builder::new()
-            .name("tollgate-net".to_owned())
-            .spawn({
-                let ending = Arc::clone(&ending);
-                move || {
-                    let work = (batch_receiver, notice_receiver);
-                    runtime.block_on(driver.run(event_receiver, work, order_receiver, ending))
-                }
-            })
-            .map_err(BuildError::Thread)?;
         let packer = self.packer(&shared);
-        flusher::start(
-            Arc::clone(&shared),
-            packer,
-            (batches, notice_sender),
-            Arc::clone(&ending),
-        )
-        .map_err(BuildError::Thread)?;
+        let work = (batch_receiver, notice_receiver);
+        let run = driver.run(event_receiver, work, order_receiver, Arc::clone(&ending));
+        let net = threads.start("tollgate-net", move || runtime.block_on(run));
+        net.map_err(BuildError::Thread)?;
+        let flusher = threads.start("tollgate-flush", {
+            let (shared, ending) = (Arc::clone(&shared), Arc::clone(&ending));
+            move || flusher::run(&shared, packer, &(batches, notice_sender), &ending)
+        });
+        flusher.map_err(BuildError::Thread)?;
         Ok(Agent::of(AgentInner::new(
             shared,
             name,
@@ -233,7 +227,7 @@ impl AgentBuilder {
     )]
     fn carrier(
         &self,
-        name: &str,
+        (name, threads): (&str, &Threads),
         courier: Courier,
         events: &mpsc::Sender<net::DriverEvent>,
     ) -> Result<(Courier, Carrier), BuildError> {
@@ -241,20 +235,21 @@ impl AgentBuilder {
         if let Some(bootstrap) = &self.kafka {
             if self.aggregators.is_empty() {
                 let topic = format!("{}.members", self.kafka_topic_prefix);
-                net::Kafka::find_members(bootstrap, topic, name, &self.kafka_properties, events)
+                let whose = (name, threads);
+                net::Kafka::find_members(bootstrap, topic, whose, &self.kafka_properties, events)
                     .map_err(BuildError::Thread)?;
             }
             let topic = format!("{}.hits", self.kafka_topic_prefix);
             let kafka = net::Kafka::start(
                 bootstrap,
                 topic,
-                name,
+                (name, threads),
                 &self.kafka_properties,
                 events.clone(),
             )?;
             return Ok((courier.with_carrier_that_answers(), Carrier::Kafka(kafka)));
         }
-        let _ = (name, events);
+        let _ = (name, threads, events);
         Ok((courier, Carrier::Links))
     }
 }

@@ -15,7 +15,6 @@ mod packer;
 mod partition_queue;
 mod urgency;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::sync::mpsc;
@@ -200,21 +199,10 @@ fn count_dropped(packer: &mut Packer, shared: &Shared) {
     Counters::add(&shared.counters.hits_unguarded, packer.take_unguarded());
 }
 
-/// Starts the flusher on a thread of its own.
-pub(crate) fn start(
-    shared: Arc<Shared>,
-    packer: Packer,
-    channels: (mpsc::Sender<CallBatch>, mpsc::Sender<Vec<HoldNotice>>),
-    ending: Arc<Ending>,
-) -> std::io::Result<()> {
-    std::thread::Builder::new()
-        .name("tollgate-flush".to_owned())
-        .spawn(move || run(&shared, packer, &channels, &ending))
-        .map(|_| ())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tokio::sync::Notify;
     use tollgate_shared::names::partition_of_pair;
     use tollgate_shared::time::{Span, Timestamp};

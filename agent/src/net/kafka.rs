@@ -29,6 +29,7 @@ use super::{AppendOutcome, DriverEvent};
 use crate::courier::Outgoing;
 use crate::error::BuildError;
 use crate::log_lines::LogLines;
+use crate::threads::Threads;
 
 /// The most records that may wait for the producer, in front of its own queue.
 const RECORDS_MAX: usize = 256;
@@ -120,7 +121,7 @@ impl Kafka {
     pub(crate) fn find_members(
         bootstrap: &str,
         topic: String,
-        agent: &str,
+        (agent, threads): (&str, &Threads),
         properties: &[(String, String)],
         events: &mpsc::Sender<DriverEvent>,
     ) -> std::io::Result<()> {
@@ -134,7 +135,7 @@ impl Kafka {
         for (name, value) in of_connection {
             config.set(name, value);
         }
-        super::members::follow(config, topic, events.downgrade())
+        super::members::follow(config, topic, threads, events.downgrade())
     }
 
     /// Starts the producer's thread.
@@ -145,7 +146,7 @@ impl Kafka {
     pub(crate) fn start(
         bootstrap: &str,
         topic: String,
-        agent: &str,
+        (agent, threads): (&str, &Threads),
         properties: &[(String, String)],
         events: mpsc::Sender<DriverEvent>,
     ) -> Result<Self, BuildError> {
@@ -158,10 +159,9 @@ impl Kafka {
             .enable_time()
             .build()
             .map_err(BuildError::Thread)?;
-        std::thread::Builder::new()
-            .name("tollgate-kafka".to_owned())
-            .spawn(move || produce(producing, &runtime, receiver))
-            .map_err(BuildError::Thread)?;
+        let work = move || produce(producing, &runtime, receiver);
+        let started = threads.start("tollgate-kafka", work);
+        started.map_err(BuildError::Thread)?;
         Ok(Self { records })
     }
 }

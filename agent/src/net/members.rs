@@ -19,6 +19,7 @@ use tollgate_shared::wire::member::{MemberRecord, SILENCE_MAX};
 use super::DriverEvent;
 use super::kafka::lines_that_last;
 use crate::log_lines::LogLines;
+use crate::threads::Threads;
 
 /// How long the thread waits for a message before it checks whether the driver still exists.
 const POLL: Duration = Duration::from_millis(200);
@@ -41,6 +42,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 pub(super) fn follow(
     mut config: ClientConfig,
     topic: String,
+    threads: &Threads,
     events: mpsc::WeakSender<DriverEvent>,
 ) -> std::io::Result<()> {
     // No group: every agent reads everything.
@@ -49,18 +51,16 @@ pub(super) fn follow(
         .set("enable.auto.commit", "false")
         .set("allow.auto.create.topics", "false")
         .set("auto.offset.reset", "earliest");
-    std::thread::Builder::new()
-        .name("tollgate-members".to_owned())
-        .spawn(move || {
-            let lines = lines_that_last();
-            while events.strong_count() != 0 {
-                if let Err(error) = read(&config, &topic, &events, &lines) {
-                    tracing::debug!(%error, "members cannot be read");
-                    std::thread::sleep(AGAIN_AFTER);
-                }
+    let work = move || {
+        let lines = lines_that_last();
+        while events.strong_count() != 0 {
+            if let Err(error) = read(&config, &topic, &events, &lines) {
+                tracing::debug!(%error, "members cannot be read");
+                std::thread::sleep(AGAIN_AFTER);
             }
-        })?;
-    Ok(())
+        }
+    };
+    threads.start("tollgate-members", work).map(drop)
 }
 
 /// Logs the library's lines at debug level only.

@@ -303,7 +303,9 @@ impl Driver<Sockets> {
                 }
                 batch = batches.recv(), if !batches_are_all => match batch {
                     Some(batch) => self.take_batch(batch),
-                    None => batches_are_all = true,
+                    None if ending.is_flushing() => batches_are_all = true,
+                    // The flusher is gone, and nobody records calls any more.
+                    None => break,
                 },
                 notices = holdings.recv(), if !notices_are_all => match notices {
                     Some(notices) => self.take_notices(notices),
@@ -337,18 +339,27 @@ impl Driver<Sockets> {
                 tick_at = tick_at.min(Instant::now() + TICK);
             }
         }
+        self.wait_for_the_flusher(&ending, &mut batches).await;
+        self.end();
+        drop(flushing);
+    }
+
+    /// Asks the flusher to end, and takes its last batches. It drops its sender once it has counted what it could not
+    /// hand over, about a millisecond later. Without waiting for that, [`Flushed`](crate::Flushed) would report fewer
+    /// drops than there were.
+    async fn wait_for_the_flusher(
+        &mut self,
+        ending: &Ending,
+        batches: &mut mpsc::Receiver<CallBatch>,
+    ) {
+        let shared = self.shared();
         shared.ended.store(true, Ordering::Release);
         ending.ask_to_end();
         shared.clock.wake_timekeeper();
         shared.hold_table.close();
-        // The flusher drops its sender of batches once it has counted what it could not hand over, about a
-        // millisecond later. Without waiting for that, [`Flushed`](crate::Flushed) would report fewer drops than
-        // there were.
         while let Some(batch) = batches.recv().await {
             self.take_batch(batch);
         }
-        self.end();
-        drop(flushing);
     }
 
     /// Takes what arrived during the last turn, up to a bound of each kind.

@@ -1,0 +1,122 @@
+//! The agent's threads, and what becomes of an agent if one of them panics.
+//!
+//! Neither thread is of use without the other: without the flusher no call is recorded, without the network thread no
+//! denial arrives. So a panic of one ends the agent, which is blind from then on: it lets calls through, or refuses
+//! them, as the policy `blind` says. Knows nothing of what the threads do. What stays true: a panic is counted,
+//! logged and published, and nobody waits for a thread that is gone. If the host aborts on panics, the agent cannot
+//! catch them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use crate::callback;
+use crate::flusher::Ending;
+use crate::shared::Shared;
+use crate::stats::Counters;
+
+/// What an agent's threads end, if they panic.
+#[derive(Clone, Debug)]
+pub(crate) struct Threads {
+    agent: Arc<str>,
+    shared: Arc<Shared>,
+    ending: Arc<Ending>,
+}
+
+impl Threads {
+    /// The threads of an agent of this name.
+    pub(crate) fn of(agent: &str, shared: &Arc<Shared>, ending: &Arc<Ending>) -> Self {
+        Self {
+            agent: agent.into(),
+            shared: Arc::clone(shared),
+            ending: Arc::clone(ending),
+        }
+    }
+
+    /// Starts a thread.
+    ///
+    /// # Errors
+    ///
+    /// If the machine starts none.
+    pub(crate) fn start(
+        &self,
+        thread: &'static str,
+        work: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<JoinHandle<()>> {
+        let threads = self.clone();
+        let builder = std::thread::Builder::new().name(thread.to_owned());
+        builder.spawn(move || {
+            // What the work owned is gone after a panic; what it shared are atomics, and locks that know no poison.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+                threads.panicked(thread, &callback::text_of(&*panic));
+                callback::drop_panic(panic);
+            }
+        })
+    }
+
+    fn panicked(&self, thread: &'static str, why: &str) {
+        let (agent, shared) = (&*self.agent, &*self.shared);
+        Counters::add(&shared.counters.threads_panicked, 1);
+        end(shared, &self.ending);
+        // The logger, or the recorder of metrics, may be what panicked.
+        callback::call(&shared.counters, "log", || {
+            tracing::error!(agent, thread, panic = %why, "a thread panicked, which ends the agent");
+        });
+        // The network thread publishes nothing any more.
+        #[cfg(feature = "metrics")]
+        callback::call(&shared.counters, "metrics", || {
+            crate::metrics::report(agent, &shared.stats());
+        });
+    }
+}
+
+/// Ends an agent at once. The flusher then ends, and with it the network thread. What a flusher that panicked had not
+/// handed over is lost, and counts nowhere.
+fn end(shared: &Shared, ending: &Ending) {
+    shared.ended.store(true, Ordering::Release);
+    ending.ask_to_end();
+    shared.clock.wake_timekeeper();
+    shared.hold_table.close();
+    shared.liveness.end(shared.clock.read());
+    shared.news.notify_waiters();
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Notify;
+    use tollgate_shared::time::Timestamp;
+
+    use super::*;
+    use crate::builder::AgentBuilder;
+    use crate::clock::Clock;
+    use crate::deny::Lease;
+    use crate::timer::Timer;
+
+    #[test]
+    fn a_panic_of_a_thread_ends_the_agent_and_is_counted() {
+        let clock = Arc::new(Clock::by_hand(Timestamp::from_millis(5)));
+        let timer = Timer::Hand(Arc::new(Notify::new()));
+        let shared = Arc::new(AgentBuilder::default().shared(clock, 1, timer));
+        let leases = vec![Lease::default()];
+        leases[0].renew(crate::clock::Mono::MAX);
+        shared.liveness.set_partitions(1, leases.clone(), leases);
+        shared.liveness.update(shared.clock.read());
+        assert_eq!(shared.stats().blind_for, None);
+
+        let ending = Arc::new(Ending::default());
+        let threads = Threads::of("a", &shared, &ending);
+        let ends = threads.start("tollgate-net", || {}).expect("a thread");
+        ends.join().expect("it ends");
+        assert_eq!(
+            (shared.stats().threads_panicked, ending.is_now()),
+            (0, false)
+        );
+
+        let panics = threads.start("tollgate-net", || panic!("a fault of ours"));
+        panics.expect("a thread").join().expect("it is caught");
+        let stats = shared.stats();
+        assert_eq!((stats.threads_panicked, stats.callbacks_panicked), (1, 0));
+        assert!(stats.blind_for.is_some() && shared.has_ended() && ending.is_now());
+    }
+}
