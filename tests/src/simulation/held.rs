@@ -243,11 +243,16 @@ impl World {
         self.deaths = still;
     }
 
-    /// Law 6, periodically: holds of live processes are counted; those of dead ones soon are not.
-    pub(super) fn check_holdings(&mut self) {
+    /// Whether the time of a partition's log stands still until the log's clock, which was set back, has caught up.
+    pub(super) fn log_time_stands(&self) -> bool {
         let wall = self.log_clock.wall(self.now_us);
         let ahead = |ruled: &Ruled| ruled.engine.log_time().is_some_and(|log| wall < log);
-        if self.watch.ruled.iter().any(ahead) {
+        self.watch.ruled.iter().any(ahead)
+    }
+
+    /// Law 6, periodically: holds of live processes are counted; those of dead ones soon are not.
+    pub(super) fn check_holdings(&mut self) {
+        if self.log_time_stands() {
             self.log_stood_us = self.now_us;
         }
         let settled = self.plan.quiescence_us() + SETTLED_AFTER_US <= self.now_us
