@@ -21,6 +21,7 @@ mod fleet;
 pub mod holder;
 mod inbox;
 mod log_source;
+mod outage;
 pub mod part;
 mod plan;
 pub mod player;

@@ -13,6 +13,7 @@ use super::copies::{Returned, Scene, Subject};
 use super::fleet::{Addresses, CHILDREN_FIND, ChildGuard, News, Who, arg, place};
 use super::inbox::Inbox;
 use super::log_source;
+use super::outage::Outage;
 use super::plan::{Log, Plan, TrafficSource};
 use super::player::{PlayerNotice, read_seen};
 use super::replayed::BusyStretch;
@@ -36,9 +37,6 @@ const END_WITHIN: Duration = Duration::from_secs(15);
 
 /// The time from when all are ready until the first call.
 const LEAD_US: u64 = 300_000;
-
-/// The outage begins after the first share of the run, and lasts for the second.
-const OUTAGE: (f64, f64) = (0.65, 0.15);
 
 /// Partitions of the topics that a demonstration makes.
 const KAFKA_PARTITIONS: u32 = 16;
@@ -411,8 +409,8 @@ impl DemoStage {
         passed: Duration,
         agents: &mut [ChildGuard],
     ) -> anyhow::Result<()> {
-        if outage.began_us == u64::MAX && outage.from <= passed {
-            outage.began_us = wall_us();
+        if outage.is_to_begin(passed) {
+            outage.begins();
             agents
                 .iter_mut()
                 .for_each(|agent| agent.send_line("outage"));
@@ -420,15 +418,12 @@ impl DemoStage {
                 aggregator.kill();
             }
             self.view.say("aggregator killed; calls go on");
-        } else if outage.began_us != u64::MAX && self.aggregator.is_none() && outage.to <= passed {
+        } else if self.aggregator.is_none() && outage.is_to_end(passed) {
             agents.iter_mut().for_each(|agent| agent.send_line("back"));
-            outage.lasted = Some(Duration::from_micros(
-                wall_us().saturating_sub(outage.began_us),
-            ));
+            outage.ends();
             let again = Instant::now();
             self.start_aggregator()?;
-            outage.again = Some(again);
-            outage.owed = vec![None; agents.len()];
+            outage.restarted(again, agents.len());
             self.view.say("aggregator is back");
         }
         Ok(())
@@ -484,55 +479,5 @@ impl DemoStage {
             report.topic_prefix = Some(prefix.clone());
         }
         Ok(report)
-    }
-}
-
-/// The outage of the aggregator, and its result.
-#[derive(Clone, Debug)]
-struct Outage {
-    from: Duration,
-    to: Duration,
-    began_us: u64,
-    lasted: Option<Duration>,
-    /// When the aggregator was started again, once it is ready.
-    again: Option<Instant>,
-    /// What each agent had recorded by then, from its first report afterwards.
-    owed: Vec<Option<u64>>,
-    caught_up: Option<Duration>,
-}
-
-impl Outage {
-    fn planned(seconds: u64) -> Self {
-        let from = Duration::from_secs(seconds).mul_f64(OUTAGE.0);
-        let to = from + Duration::from_secs(seconds).mul_f64(OUTAGE.1);
-        Self {
-            from,
-            to,
-            began_us: u64::MAX,
-            lasted: None,
-            again: None,
-            owed: Vec::new(),
-            caught_up: None,
-        }
-    }
-
-    /// Handles an agent's report after the outage. Returns whether the log now has, or agents gave up for good,
-    /// everything that agents had recorded until the aggregator was back.
-    fn received(&mut self, agent: usize, notice: &PlayerNotice) -> bool {
-        let (Some(again), None) = (self.again, self.caught_up) else {
-            return false;
-        };
-        let Some(owed) = self.owed.get_mut(agent) else {
-            return false;
-        };
-        let recorded = *owed.get_or_insert(notice.accepted);
-        if recorded <= notice.acknowledged + notice.dropped {
-            *owed = Some(0);
-        }
-        if self.owed.iter().any(|owed| *owed != Some(0)) {
-            return false;
-        }
-        self.caught_up = Some(again.elapsed());
-        true
     }
 }

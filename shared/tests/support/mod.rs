@@ -1,27 +1,21 @@
 //! One message of each kind with the bytes that it has always had, and every decoder.
 
 mod copies;
+mod rates;
 
 use tollgate_shared::epoch::EpochSecret;
-use tollgate_shared::log_position::{LogId, LogPosition};
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::amendment::Amendment;
 use tollgate_shared::wire::denial::Announced;
-use tollgate_shared::wire::frame::{Frame, StatementNotice, Watermark};
+use tollgate_shared::wire::frame::Frame;
 use tollgate_shared::wire::heartbeat::HoldsRead;
-use tollgate_shared::wire::hits::{Hit, HitKind, Refused, Sender, write_hits};
 use tollgate_shared::wire::limits_document::LimitsDocument;
-use tollgate_shared::wire::link::{
-    FromAgent, FromAggregator, Member, Refusal, Snapshot, TopicSnapshot,
-};
-use tollgate_shared::wire::notice::{Notice, NoticeFrame};
-use tollgate_shared::wire::public::{
-    AddressPrefixes, BlindPolicy, Kind, Public, PublicBucket, PublicQuota, PublicTier, QuotaUnit,
-};
+use tollgate_shared::wire::link::{FromAgent, FromAggregator, Member, Refusal};
+use tollgate_shared::wire::notice::NoticeFrame;
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick, Total};
 use tollgate_shared::wire::state_digest::StateDigest;
-use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement, StatementKind};
 use tollgate_shared::wire::verdict::VerdictFrame;
 use tollgate_shared::wire::{DecodeError, Writer};
 
@@ -94,43 +88,6 @@ pub fn decoders() -> Vec<Decoder> {
     ]
 }
 
-fn statement() -> Statement {
-    Statement {
-        scope: Scope::Pair("acme".into()),
-        position: LogPosition {
-            generation: 1,
-            offset: 300,
-            entry: 2,
-        },
-        kind: StatementKind::Denied(Denial {
-            end: Timestamp::from_micros(1_000_001),
-            cause: Cause::Tier(1),
-            version: 7,
-            limit: 5,
-            window: Span::from_secs(1),
-            most: 5,
-        }),
-    }
-}
-
-fn statement_notice() -> StatementNotice {
-    StatementNotice {
-        partition: 3,
-        remaining: Span::from_millis(900),
-        statement: statement(),
-    }
-}
-
-fn watermark() -> Watermark {
-    Watermark {
-        partition: 3,
-        log: log(),
-        ruled: 301,
-        appended: Timestamp::from_millis(2),
-        current: true,
-    }
-}
-
 const fn log() -> LogId {
     LogId {
         generation: 1,
@@ -155,12 +112,12 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ),
         (
             "record/hits",
-            encoded(&hits),
+            encoded(&rates::hits),
             include_str!("golden/hits.hex").trim(),
         ),
         (
             "record/calls",
-            encoded(&calls),
+            encoded(&rates::calls),
             include_str!("golden/calls.hex").trim(),
         ),
         (
@@ -237,17 +194,17 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ),
         (
             "frame",
-            encoded(&frame),
+            encoded(&rates::frame),
             include_str!("golden/frame.hex").trim(),
         ),
         (
             "notices",
-            encoded(&notices),
+            encoded(&rates::notices),
             include_str!("golden/notices.hex").trim(),
         ),
         (
             "announced",
-            encoded(&announced),
+            encoded(&rates::announced),
             include_str!("golden/announced.hex").trim(),
         ),
         (
@@ -322,134 +279,10 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ),
         (
             "aggregator/snapshot",
-            encoded(&snapshot),
+            encoded(&rates::snapshot),
             include_str!("golden/snapshot.hex").trim(),
         ),
     ]
-}
-
-fn hits(writer: &mut Writer) {
-    let sent = Timestamp::from_micros(5_000_000);
-    let sender = Sender {
-        agent: "web-1",
-        epoch: 0x0102,
-        sequence: 1,
-        sent,
-    };
-    let at = Timestamp::from_micros(4_999_000);
-    let one = Hit::one(0, "acme", at, 3);
-    let bulk = Hit {
-        min: Some(2),
-        ..Hit::one(0, "globex", sent, 9)
-    };
-    let refused = Refused {
-        resource: 0,
-        domain: "acme",
-        calls: 4,
-        copies: 5,
-        first: at,
-        last: sent,
-        cause: Cause::Hard,
-        position: Some(LogPosition {
-            generation: 1,
-            offset: 300,
-            entry: 2,
-        }),
-    };
-    write_hits(
-        writer,
-        &sender,
-        &["api.search"],
-        [one, bulk].into_iter(),
-        [refused].into_iter(),
-    );
-}
-
-/// Every kind of entry that [`hits`] lacks.
-fn calls(writer: &mut Writer) {
-    let sent = Timestamp::from_micros(5_000_000);
-    let sender = Sender {
-        agent: "web-1",
-        epoch: 0x0102,
-        sequence: 2,
-        sent,
-    };
-    let at = Timestamp::from_micros(4_999_000);
-    let one = Hit::one(0, "acme", at, 3);
-    let many = Hit { calls: 7, ..one };
-    let bulk = Hit {
-        min: Some(2),
-        unguarded: true,
-        ..Hit::one(0, "globex", sent, 9)
-    };
-    let charge = Hit {
-        kind: HitKind::Charge,
-        ..one
-    };
-    let refund = Hit {
-        at: sent,
-        kind: HitKind::Refund {
-            made: at,
-            estimated: 8,
-            actual: 5,
-        },
-        unguarded: true,
-        ..one
-    };
-    let estimate = Hit {
-        kind: HitKind::Estimate,
-        ..one
-    };
-    write_hits(
-        writer,
-        &sender,
-        &["api.search"],
-        [many, bulk, charge, refund, estimate].into_iter(),
-        [].into_iter(),
-    );
-}
-
-fn frame(writer: &mut Writer) {
-    Frame {
-        instance: 9,
-        sequence: 12,
-        sent: Span::from_millis(77),
-        resource: "api.search".into(),
-        watermarks: vec![watermark()],
-        statements: vec![statement_notice()],
-    }
-    .encode(writer);
-}
-
-fn notices(writer: &mut Writer) {
-    NoticeFrame {
-        instance: 9,
-        sequence: 12,
-        sent: Span::from_millis(77),
-        resource: "api.search".into(),
-        notices: vec![Notice {
-            partition: 3,
-            domain: "acme".into(),
-            cause: Cause::Window(0),
-            left: 7,
-            limit: 50,
-            window: Span::from_secs(1),
-            more_in: Span::from_millis(20),
-            near_for: Span::from_millis(90),
-            since: Timestamp::from_millis(1_000),
-        }],
-    }
-    .encode(writer);
-}
-
-fn announced(writer: &mut Writer) {
-    Announced {
-        log: log(),
-        partition: 3,
-        resource: "api.search".into(),
-        statement: statement(),
-    }
-    .encode(writer);
 }
 
 fn limits(writer: &mut Writer) {
@@ -476,63 +309,5 @@ fn welcome(writer: &mut Writer) {
             address: "127.0.0.1:7411".into(),
         }],
     }
-    .encode(writer);
-}
-
-fn snapshot(writer: &mut Writer) {
-    let public = Public {
-        version: 7,
-        kind: Kind::Rate,
-        tiers: vec![PublicTier {
-            limit: 5,
-            window: Span::from_secs(1),
-        }]
-        .into(),
-        hard: Some(200),
-        has_overrides: true,
-        blind: BlindPolicy::Local {
-            limit: 20,
-            window: Span::from_secs(1),
-        },
-        refused: false,
-        ignored: true,
-        windows: vec![PublicTier {
-            limit: 50,
-            window: Span::from_secs(60),
-        }]
-        .into(),
-        bucket: Some(PublicBucket {
-            tokens: 10,
-            period: Span::from_secs(1),
-            burst: 40,
-        }),
-        quotas: vec![PublicQuota {
-            limit: 1_000,
-            unit: QuotaUnit::Month,
-        }]
-        .into(),
-        most: Some(40),
-        least: Some(5),
-        global: Some(900),
-        keeps_estimates: true,
-        addresses: Some(AddressPrefixes { v4: 32, v6: 64 }),
-        copies: None,
-        descriptors: Box::default(),
-    };
-    FromAggregator::Snapshot(Snapshot {
-        nonce: 1,
-        part: 0,
-        more: false,
-        instance: 9,
-        clock: Span::from_millis(77),
-        watermarks: vec![watermark()],
-        control_sequence: 40,
-        topics: vec![TopicSnapshot {
-            resource: "api.search".into(),
-            sequence: 12,
-            public,
-            statements: vec![statement_notice()],
-        }],
-    })
     .encode(writer);
 }

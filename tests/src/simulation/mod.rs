@@ -5,9 +5,11 @@
 //! plan         the plan of a seed or file: sizes, load, and the list of `faults`, drawn by `draw` and `draw_faults`
 //! agent_host   an agent's process (shipped) and its clocks; `agent_transport` its connections, `agent_calls`
 //!              the services that call it
-//! owner_host   an aggregator's core (shipped), its clocks and connections; `owner_effects` its effects
+//! owner_host   an aggregator's core (shipped), its clocks and connections; `owner_life` the begin and the end of its
+//!              process, `owner_effects` its effects
 //! operators    operators' acts: documents pushed, and amendments
-//! log_host     the journal (shipped) on a disk in memory, or a log that several aggregators share (`shared_host`)
+//! log_host     the journal (shipped) on a disk in memory, or a log that several aggregators share (`shared_host`);
+//!              `log_opening` what a journal has kept when it is opened
 //! fleet        the assignment of partitions, where aggregators divide them
 //! watch        the log ruled beside the aggregators: by a second engine, and by the independent models (`ruling`),
 //!              of rates (`feeding`, `compare`) and of copies (`copies_feeding`, `copies_compare`); `entering` its
@@ -52,10 +54,12 @@ mod guards;
 pub mod held;
 pub mod kept;
 pub mod log_host;
+mod log_opening;
 pub mod net;
 pub mod operators;
 pub mod owner_effects;
 pub mod owner_host;
+mod owner_life;
 pub mod plan;
 mod queue;
 mod quiescent_effect;

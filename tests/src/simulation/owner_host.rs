@@ -9,7 +9,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tollgate_agent::simulation::SocketEvent;
 use tollgate_log::Chunks;
 use tollgate_log::journal::core::JournalCommand;
 use tollgate_log::journal::snapshots::Snapshots;
@@ -37,9 +36,6 @@ use super::world::{Event, World};
 
 /// How long events are handled before a turn ends.
 const TURN_MAX_US: u64 = 500;
-
-/// How long a group waits for an aggregator that is gone.
-const SESSION_US: u64 = 1_500_000;
 
 /// A connection of an aggregator.
 #[derive(Debug)]
@@ -216,7 +212,8 @@ impl OwnerHost {
         }
     }
 
-    fn settings(&mut self, start: Start) -> Settings {
+    /// The settings of a process that starts, with a seed of its own.
+    pub(super) fn settings(&mut self, start: Start) -> Settings {
         let mut seed = [0; 32];
         for chunk in seed.chunks_mut(8) {
             chunk.copy_from_slice(&self.random.draw().to_le_bytes());
@@ -238,140 +235,12 @@ impl OwnerHost {
 }
 
 impl World {
-    pub(super) fn owner_starts(&mut self, owner: usize) {
-        if self.owners[owner].is_up() {
-            return;
-        }
-        self.may_crash_in_opening(owner);
-        let Some(mut start) = self.open_log(owner) else {
-            return;
-        };
-        if !self.plan.fleet {
-            start.snapshots = self.owners[owner].snapshots.read_all(self.plan.partitions);
-            self.owners[owner].snapshots.remove_half_written();
-            if self.log.has_crashed() {
-                return self.crashed_in_opening(owner);
-            }
-        }
-        self.has_opened(owner);
-        let now_us = self.now_us;
-        let host = &mut self.owners[owner];
-        host.life += 1;
-        if !start.snapshots.is_empty() {
-            self.watch.cover.see("owner took over from a snapshot");
-        }
-        host.started_mono_us = host.clock.mono_us(now_us);
-        host.started_us = now_us;
-        let drifts = self.plan.owner_drift_ppm[owner] != 0;
-        self.watch.cover.see_if("clock of an owner drifts", drifts);
-        if self.plan.owner_wall_off_us[owner] != 0 {
-            self.watch.cover.see("clock of an owner off");
-        }
-        (host.turn_at_us, host.down) = (u64::MAX, false);
-        host.published.clear();
-        (host.log_due, host.appends_due, host.log_events) = (false, false, 0);
-        let settings = host.settings(start);
-        let (core, effects) = match self.plan.fleet {
-            true => Core::shared(settings),
-            false => Core::new(settings),
-        };
-        host.core = Some(core);
-        let life = host.life;
-        self.trace.event(now_us, &[20, owner as u64, life], || {
-            format!("owner {owner}.{life} starts")
-        });
-        self.perform(owner, effects);
-        self.owner_reads_file(owner);
-        if matches!(self.log, LogHost::Journal { .. }) {
-            self.after(1_000_000, move |world| world.journal_turn(owner, life));
-        }
-        if self.plan.fleet {
-            self.owner_joins(owner);
-        }
-    }
-
     pub(super) fn owner_reads_file(&mut self, owner: usize) {
         let file = LimitsFile {
             name: "limits.toml".to_owned(),
             text: Ok(self.owners[owner].file.clone()),
         };
         self.step(owner, CoreEvent::LimitsFile(file));
-    }
-
-    pub(super) fn owner_is_to_crash(
-        &mut self,
-        owner: usize,
-        after: u64,
-        in_disk: bool,
-        power: bool,
-    ) {
-        let after_effects = (!in_disk).then_some(after);
-        self.owners[owner].doom = Some(Doom {
-            after_effects,
-            power,
-        });
-        if in_disk {
-            self.log.crash_in(after / 4);
-        }
-    }
-
-    /// Ends a fault: a crash that has not occurred is cancelled, and a dead process is started.
-    pub(super) fn owner_may_return(&mut self, owner: usize) {
-        let host = &mut self.owners[owner];
-        (host.doom, host.crashes_in_opening.0) = (None, 0);
-        self.log.forget_crash();
-        self.owner_starts(owner);
-    }
-
-    /// Ends the process at this instant.
-    pub(super) fn owner_dies(&mut self, owner: usize) {
-        let host = &mut self.owners[owner];
-        let power = host.doom.take().is_some_and(|doom| doom.power);
-        host.core = None;
-        host.down = true;
-        host.session = Session::default();
-        host.tickets.clear();
-        host.commands.clear();
-        let writing = std::mem::take(&mut host.writing);
-        let life = host.life;
-        let connections = std::mem::take(&mut host.connections);
-        self.trace
-            .event(self.now_us, &[21, owner as u64, life], || {
-                let how = if power { ", its machine with it" } else { "" };
-                format!("owner {owner}.{life} dies{how}")
-            });
-        for (partition, written) in writing {
-            if self.plan.fleet {
-                self.write_snapshot(owner, partition, written, true);
-            }
-        }
-        self.log.process_ends(power);
-        self.after(SESSION_US, move |world| world.owner_missed(owner, life));
-        if power {
-            // The group is not notified.
-            return;
-        }
-        for (connection, one) in connections {
-            self.reset_connection(owner, one.agent, connection, one.topics.is_some());
-        }
-    }
-
-    pub(super) fn reset_connection(
-        &mut self,
-        owner: usize,
-        agent: usize,
-        connection: u64,
-        feed: bool,
-    ) {
-        let life = self.agents[agent].life;
-        let event = match feed {
-            true => SocketEvent::FeedDown { peer: owner },
-            false => SocketEvent::LinkDown { peer: owner },
-        };
-        let us = self.random.spread(50, 5_000);
-        self.at_agent(agent, self.now_us + us, move |world| {
-            world.agent_hears(agent, life, connection, event);
-        });
     }
 
     /// Hands the core an event, and performs the effects that it requests.

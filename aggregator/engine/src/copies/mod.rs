@@ -9,7 +9,7 @@
 //! staging   copies between two agents                     ticks       what ends because of time
 //! silence   how many ticks each agent has been silent     views       which holds there are, and whose
 //! table     entries in chunks, which a frozen copy        excess      how many copies of a hold were too many
-//!           shares
+//!           shares                                        room        how many more copies a domain may get
 //! ```
 //!
 //! [`Copies`] is one resource: operations go in, results and [`Effects`] come out. (Charon, sections
@@ -34,6 +34,7 @@ mod holds;
 mod limits;
 mod names;
 mod ops;
+mod room;
 pub mod silence;
 mod snapshot;
 mod staging;

@@ -19,8 +19,9 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::effects::{Effects, Grant, HoldId, Limiter, OpRefused, Taken, TransferId};
 use super::holds::{Flags, HoldFacts};
+use super::room::{AskedDomain, DomainRoom};
 use super::staging::Staged;
-use super::state::{AskedDomain, Copies, DomainRoom};
+use super::state::Copies;
 use super::table::NIL;
 
 /// Copies of a domain, asked for or in use.

@@ -2,6 +2,7 @@
 //!
 //! What stays true: append times never fall, and every record was encoded and decoded.
 
+mod builder;
 mod for_model;
 
 use std::collections::BTreeMap;
@@ -12,14 +13,12 @@ use tollgate_engine::engine::Versions;
 use tollgate_limits::Limits;
 use tollgate_model as model;
 use tollgate_shared::log_position::LogId;
-use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::Act;
-use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
-use tollgate_shared::wire::record::{LimitsActivation, RecordPen, Tick, Total};
 
-use super::{CONFIGURED, DOMAINS, NETWORKS, RESOURCES, Written, any_resource, at};
+use builder::build;
+
+use super::{CONFIGURED, DOMAINS, RESOURCES, Written, any_resource, at};
 
 pub const LOG: LogId = LogId {
     generation: 1,
@@ -299,233 +298,4 @@ fn any_short_versions() -> impl Strategy<Value = Vec<Written>> {
 pub fn any_log() -> impl Strategy<Value = Log> {
     let steps = prop::collection::vec((any_pause(), any_step()), 1..80);
     (any_versions(), steps).prop_map(|(versions, steps)| build(&versions, &steps))
-}
-
-struct Builder {
-    log: Log,
-    now_ms: u64,
-    next_version: usize,
-    /// The version that was brought in last.
-    known: u64,
-    version_numbers: Vec<u64>,
-    sequences: [u64; AGENTS.len()],
-    last_totals: BTreeMap<(usize, u32), u64>,
-    ticks: u64,
-}
-
-fn build(versions: &[Written], steps: &[(u64, Step)]) -> Log {
-    let numbers: Vec<u64> = (0..versions.len() as u64).map(|n| 3 + 1_000 * n).collect();
-    let written: BTreeMap<u64, Written> = numbers.iter().copied().zip(versions.to_vec()).collect();
-    let limits = written.iter();
-    let versions = limits.map(|(n, written)| (*n, Arc::new(written.for_the_engine())));
-    let mut builder = Builder {
-        log: Log {
-            entries: Vec::new(),
-            versions: Brought {
-                limits: versions.collect(),
-                ..Brought::default()
-            },
-            written: written.clone(),
-        },
-        now_ms: START_US / 1_000,
-        next_version: 0,
-        known: 0,
-        version_numbers: numbers,
-        sequences: [1; AGENTS.len()],
-        last_totals: BTreeMap::new(),
-        ticks: 0,
-    };
-    let genesis = builder.pen().genesis(LOG);
-    builder.push(genesis, None);
-    builder.activate(0);
-    for (pause_ms, step) in steps {
-        builder.now_ms += pause_ms;
-        match step {
-            Step::Hits {
-                agent,
-                sequence,
-                entries,
-            } => builder.hits(*agent, *sequence, entries),
-            Step::Tick => builder.tick(),
-            Step::Totals {
-                resource,
-                source,
-                late,
-                granted,
-            } => builder.totals(*resource, *source, *late, granted),
-            Step::Activation { skip } => builder.activate(*skip),
-            Step::Amend(acts) => builder.amend(acts),
-        }
-    }
-    builder.log
-}
-
-impl Builder {
-    fn pen(&self) -> RecordPen<'static> {
-        RecordPen::new(&MacKey::UNPROTECTED, 0)
-    }
-
-    fn push(&mut self, bytes: Vec<u8>, input: Option<Input>) {
-        let offset = self.log.entries.len() as u64 * 2;
-        self.log.entries.push(Entry {
-            offset,
-            appended: Timestamp::from_millis(self.now_ms),
-            bytes,
-            input,
-        });
-    }
-
-    fn hits(&mut self, agent: usize, sequence: Sequence, entries: &[OneHit]) {
-        let (name, epoch, behind_ms) = AGENTS[agent];
-        let next = &mut self.sequences[agent];
-        let seq = match sequence {
-            Sequence::Next => *next,
-            Sequence::Skip(by) => *next + by,
-            Sequence::Again(back) => next.saturating_sub(back),
-        };
-        *next = (*next).max(seq + 1);
-        let sent = Timestamp::from_millis(self.now_ms).saturating_offset(-behind_ms * 1_000);
-        let hit = |hit: &OneHit| Hit {
-            min: hit.min,
-            ..Hit::one(
-                hit.resource as u32,
-                DOMAINS[hit.domain],
-                sent.saturating_offset(-(hit.age_us as i64)),
-                hit.copies,
-            )
-        };
-        let mut writer = Writer::new();
-        let sender = Sender {
-            agent: name,
-            epoch,
-            sequence: seq,
-            sent,
-        };
-        let none = std::iter::empty::<tollgate_shared::wire::hits::Refused<'_>>();
-        let none: Vec<_> = none.collect();
-        write_hits(
-            &mut writer,
-            &sender,
-            &RESOURCES,
-            entries.iter().map(hit),
-            none.into_iter(),
-        );
-        let input = Input::Hits {
-            agent: name,
-            epoch,
-            seq,
-            sent_us: sent.as_micros(),
-            entries: entries.to_vec(),
-        };
-        self.push(writer.as_slice().to_vec(), Some(input));
-    }
-
-    fn tick(&mut self) {
-        self.ticks += 1;
-        let tick = Tick {
-            log: LOG,
-            aggregator: "agg-1",
-            instance: 1,
-            number: self.ticks,
-        };
-        let bytes = self.pen().tick(&tick);
-        self.push(bytes, Some(Input::Tick));
-    }
-
-    fn totals(&mut self, resource: usize, source: u32, late: bool, granted: &[(u64, u32)]) {
-        let last = self.last_totals.entry((resource, source)).or_insert(0);
-        // One that is not after the last: the same again, or an earlier one.
-        let offset = match late {
-            true => last.saturating_sub(u64::from(source % 2)),
-            false => *last + 5,
-        };
-        *last = offset.max(*last);
-        let mut by_ms: BTreeMap<u64, u32> = BTreeMap::new();
-        for (ago_ms, hits) in granted {
-            *by_ms.entry(self.now_ms - ago_ms).or_default() += hits;
-        }
-        let granted: Vec<(u64, u32)> = by_ms.into_iter().collect();
-        let name = RESOURCES[resource];
-        let counted = granted.iter().map(|(ms, hits)| Total::guarded(*ms, *hits));
-        let counted: Vec<Total> = counted.collect();
-        let bytes = self.pen().totals(name, (source, offset), &counted);
-        let input = Input::Totals {
-            resource: name,
-            source: (source, offset),
-            granted,
-        };
-        self.push(bytes, Some(input));
-    }
-
-    /// An activation of the next version after `skip` others; or of a known one, if there are no more.
-    fn activate(&mut self, skip: usize) {
-        let last = self.version_numbers.len() - 1;
-        let target = (self.next_version + skip).min(last);
-        let brought = self.next_version..=target;
-        let versions = brought.map(|n| self.version_numbers[n]).collect();
-        let version = self.version_numbers[target];
-        self.next_version = self.next_version.max(target + 1);
-        self.known = self.known.max(version);
-        let digest = [0; 32];
-        let bytes = self
-            .pen()
-            .limits_activation(&LimitsActivation { version, digest });
-        self.push(bytes, Some(Input::Limits(versions)));
-    }
-}
-
-impl Builder {
-    /// One activation of a few amendments.
-    fn amend(&mut self, acts: &[OneAct]) {
-        let mut brought = Vec::new();
-        for one in acts {
-            self.known += 1;
-            let act = one.named(self.now_ms);
-            let versions = &mut self.log.versions;
-            versions.acts.insert(self.known, Arc::new(act.clone()));
-            brought.push((self.known, act));
-        }
-        let version = self.known;
-        let digest = [0; 32];
-        let bytes = self
-            .pen()
-            .limits_activation(&LimitsActivation { version, digest });
-        self.push(bytes, Some(Input::Amendments(brought)));
-    }
-}
-
-impl OneAct {
-    fn named(self, now_ms: u64) -> Act {
-        let resource: Box<str> = RESOURCES[self.resource].into();
-        let domain: Box<str> = DOMAINS[self.domain].into();
-        let now = Timestamp::from_millis(now_ms);
-        let until = self
-            .for_us
-            .map_or(Timestamp::MAX, |us| now.saturating_offset(us as i64));
-        let of = Some(resource.clone()).filter(|_| !self.everywhere);
-        let network = NETWORKS.get(self.hits as usize);
-        let is_address = domain.starts_with(|first: char| first.is_ascii_digit());
-        let banned = network
-            .filter(|_| is_address)
-            .map(|&network| network.into());
-        let banned = banned.unwrap_or_else(|| domain.clone());
-        match self.what {
-            0 | 1 => Act::Pardon { resource, domain },
-            2 | 3 => Act::Reset { resource, domain },
-            4 | 5 => Act::Refund {
-                resource,
-                domain,
-                hits: self.hits,
-            },
-            6 => Act::Ban {
-                resource: of,
-                domain: banned,
-                until,
-            },
-            _ => Act::Unban {
-                resource: of,
-                domain: banned,
-            },
-        }
-    }
 }
