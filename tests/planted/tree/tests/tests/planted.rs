@@ -34,9 +34,9 @@ fn bugs_that_are_put_in_by_hand_are_found() {
 
 #[test]
 fn a_bug_is_turned_on_for_one_thread_and_in_place_of_another() {
-    plant(Some(Bug::MinIgnored));
+    plant(Some(Bug::WindowEdge));
     plant(Some(Bug::LateClimbs));
-    assert!(planted(Bug::LateClimbs) && !planted(Bug::MinIgnored));
+    assert!(planted(Bug::LateClimbs) && !planted(Bug::WindowEdge));
     let elsewhere = std::thread::spawn(|| planted(Bug::LateClimbs));
     assert!(!elsewhere.join().expect("it ends"));
     plant(None);
