@@ -25,11 +25,11 @@
 //! listener receives these announcements and updates the deny list. When all of that is unreachable, calls pass at
 //! the same speed, and the agent counts what it drops: see [`Agent::stats`].
 //!
-//! The agent logs with `tracing`. A subscriber that panics ends it, and it is blind from then on
-//! ([`Stats::threads_panicked`]). `tracing_subscriber::fmt` panics if it can write neither to its writer nor to the
-//! standard error, unless it is built with `log_internal_errors(false)`.
+//! The agent logs with `tracing`. A subscriber that panics on one of the agent's threads ends the agent, which is blind
+//! from then on ([`Stats::threads_panicked`]). `tracing_subscriber::fmt` panics if it can write neither to its writer
+//! nor to the standard error, unless it is built with `log_internal_errors(false)`.
 //!
-//! What stays true: no call waits; nothing here panics in the service; everything is bounded.
+//! What stays true: no call waits; no panic of the agent reaches the service's threads; everything is bounded.
 
 #![cfg_attr(
     test,

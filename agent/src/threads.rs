@@ -1,10 +1,10 @@
 //! The agent's threads, and what becomes of an agent if one of them panics.
 //!
-//! Neither thread is of use without the other: without the flusher no call is recorded, without the network thread no
-//! denial arrives. So a panic of one ends the agent, which is blind from then on: it lets calls through, or refuses
-//! them, as the policy `blind` says. Knows nothing of what the threads do. What stays true: a panic is counted,
-//! logged and published, and nobody waits for a thread that is gone. If the host aborts on panics, the agent cannot
-//! catch them.
+//! No thread is of use without the others: without the flusher no call is recorded, without the network thread no
+//! denial arrives, without Kafka's neither. So a panic of one ends the agent, which is blind from then on: it lets calls
+//! through, or refuses them, as the policy `blind` says. Knows nothing of what the threads do, and of panics of tasks
+//! and of Kafka's own threads. What stays true: a panic is counted, published and logged, and nobody waits for a thread
+//! that is gone. If the host aborts on panics, the agent cannot catch them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Threads {
         let threads = self.clone();
         let builder = std::thread::Builder::new().name(thread.to_owned());
         builder.spawn(move || {
-            // What the work owned is gone after a panic; what it shared are atomics, and locks that know no poison.
+            // What the work owned is gone after a panic; what it shared are atomics, and locks whose poison is ignored.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
                 threads.panicked(thread, &callback::text_of(&*panic));
                 callback::drop_panic(panic);
@@ -59,20 +59,19 @@ impl Threads {
         let (agent, shared) = (&*self.agent, &*self.shared);
         Counters::add(&shared.counters.threads_panicked, 1);
         end(shared, &self.ending);
-        // The logger, or the recorder of metrics, may be what panicked.
-        callback::call(&shared.counters, "log", || {
-            tracing::error!(agent, thread, panic = %why, "a thread panicked, which ends the agent");
-        });
-        // The network thread publishes nothing any more.
+        // The recorder of metrics, or the logger, may be what panicked. The network thread publishes nothing any more.
         #[cfg(feature = "metrics")]
         callback::call(&shared.counters, "metrics", || {
             crate::metrics::report(agent, &shared.stats());
         });
+        callback::call(&shared.counters, "log", || {
+            tracing::error!(agent, thread, panic = %why, "a thread panicked, which ends the agent");
+        });
     }
 }
 
-/// Ends an agent at once. The flusher then ends, and with it the network thread. What a flusher that panicked had not
-/// handed over is lost, and counts nowhere.
+/// Ends an agent at once. The flusher then ends, and with it the network thread. What the thread that panicked had
+/// taken and not passed on is lost, and counts nowhere; so does what calls record after a panic of the flusher.
 fn end(shared: &Shared, ending: &Ending) {
     shared.ended.store(true, Ordering::Release);
     ending.ask_to_end();

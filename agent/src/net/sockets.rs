@@ -303,7 +303,7 @@ impl Driver<Sockets> {
                 }
                 batch = batches.recv(), if !batches_are_all => match batch {
                     Some(batch) => self.take_batch(batch),
-                    None if ending.is_flushing() => batches_are_all = true,
+                    None if ending.is_flushing() && !ending.is_now() => batches_are_all = true,
                     // The flusher is gone, and nobody records calls any more.
                     None => break,
                 },

@@ -1,8 +1,8 @@
 //! The outage of the aggregator in a demonstration: when it is to begin and to end, how long it lasted, and when the log
 //! had caught up.
 //!
-//! Knows nothing of processes; `run` kills and starts them. What stays true: the outage begins once and ends once, and
-//! the log has caught up when it has every agent's records from before the end, except those that agents gave up.
+//! Knows nothing of processes: `run` kills and starts them, each once. What stays true: the log has caught up when it has
+//! every agent's records from before the end, except those that agents gave up.
 
 use std::time::{Duration, Instant};
 

@@ -76,11 +76,11 @@ impl World {
         self.plan.quiescence_us() + SETTLED_AFTER_US
     }
 
-    /// Decides whether calls made now are checked. If any agent lags, all earlier calls are dropped; so they are while
-    /// log time stands still: until then a denial that is counted from the stamp of a call ends at once.
+    /// Decides whether calls made now are checked. If any agent lags, or log time stands still, all earlier calls are
+    /// dropped: while it stands still, a denial that is counted from a call's stamp ends at once.
     pub(super) fn check_quiescence(&mut self) {
-        let is_late = self.judged_since_us() <= self.now_us;
-        let is_judged = is_late && self.is_quiescent_for_all() && !self.log_time_stands();
+        let is_settled = self.judged_since_us() <= self.now_us;
+        let is_judged = is_settled && self.is_quiescent_for_all() && !self.log_time_stands();
         if !is_judged {
             self.quiescent_calls = QuiescentCalls::default();
             return;
