@@ -55,10 +55,14 @@ impl Threads {
         })
     }
 
+    /// Ends the agent at once. What the thread had taken and not passed on is lost, and counts nowhere; so does what
+    /// calls record after a panic of the flusher.
     fn panicked(&self, thread: &'static str, why: &str) {
         let (agent, shared) = (&*self.agent, &*self.shared);
         Counters::add(&shared.counters.threads_panicked, 1);
         end(shared, &self.ending);
+        shared.liveness.end(shared.clock.read());
+        shared.news.notify_waiters();
         // The recorder of metrics, or the logger, may be what panicked. The network thread publishes nothing any more.
         #[cfg(feature = "metrics")]
         callback::call(&shared.counters, "metrics", || {
@@ -70,15 +74,12 @@ impl Threads {
     }
 }
 
-/// Ends an agent at once. The flusher then ends, and with it the network thread. What the thread that panicked had
-/// taken and not passed on is lost, and counts nowhere; so does what calls record after a panic of the flusher.
-fn end(shared: &Shared, ending: &Ending) {
+/// Ends an agent's flusher, and after it the network thread; no hold is recorded any more.
+pub(crate) fn end(shared: &Shared, ending: &Ending) {
     shared.ended.store(true, Ordering::Release);
     ending.ask_to_end();
     shared.clock.wake_timekeeper();
     shared.hold_table.close();
-    shared.liveness.end(shared.clock.read());
-    shared.news.notify_waiters();
 }
 
 #[cfg(test)]

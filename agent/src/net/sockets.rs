@@ -9,7 +9,6 @@
 //! Decides nothing: the driver does. What stays true: the loop never waits for a socket.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -352,11 +351,7 @@ impl Driver<Sockets> {
         ending: &Ending,
         batches: &mut mpsc::Receiver<CallBatch>,
     ) {
-        let shared = self.shared();
-        shared.ended.store(true, Ordering::Release);
-        ending.ask_to_end();
-        shared.clock.wake_timekeeper();
-        shared.hold_table.close();
+        crate::threads::end(self.shared(), ending);
         while let Some(batch) = batches.recv().await {
             self.take_batch(batch);
         }
@@ -384,6 +379,8 @@ impl Driver<Sockets> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use tokio::io::AsyncWriteExt as _;
     use tokio::net::TcpListener;
     use tollgate_zmtp::{SocketType, message, opening};

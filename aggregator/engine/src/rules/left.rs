@@ -69,8 +69,8 @@ pub fn near(class: &RateClass, state: &State, now: Timestamp, percent: u8) -> Op
     Some(Near { left, until })
 }
 
-/// When every constraint has more room than `from`, if no hit comes. Of the tiers only the current one, or the next if none
-/// is current, is considered, since nobody can know when others are entered.
+/// When every constraint has more room than `from`, if no hit comes. Of the tiers only the current one, or the next if
+/// none is current, is considered, since nobody can know when others are entered.
 fn no_longer_near(class: &RateClass, state: &State, now: Timestamp, from: u64) -> Timestamp {
     let rises = |limit: u64, window: Span, stamps: &Stamps| match limit.checked_sub(from) {
         None | Some(0) => Timestamp::MAX,
