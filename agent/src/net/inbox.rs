@@ -42,6 +42,11 @@ impl Inbox {
         Self { events, room }
     }
 
+    /// The driver's end of the channel, which this does not keep open.
+    pub(super) fn downgrade(&self) -> mpsc::WeakSender<DriverEvent> {
+        self.events.downgrade()
+    }
+
     /// Passes an event to the driver, once there is room. Returns whether the driver still takes events.
     pub(super) async fn send(&self, event: DriverEvent) -> bool {
         let bytes = u32::try_from(cost(&event)).unwrap_or(u32::MAX);

@@ -44,6 +44,7 @@ impl Link {
         let (messages, orders) = mpsc::channel(ORDERS_MAX);
         let (reopen, reopens) = mpsc::channel(1);
         let down = Down(Arc::new(Mutex::new(Some(Instant::now()))));
+        let watched = events.downgrade();
         let kept = keep(
             (peer, endpoint),
             (orders, reopens),
@@ -55,7 +56,7 @@ impl Link {
             messages,
             reopen,
             down,
-            _task: Task::start(kept),
+            _task: Task::start(watched, kept),
         }
     }
 

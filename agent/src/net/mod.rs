@@ -60,6 +60,8 @@ pub(crate) enum DriverEvent {
     FeedDown { peer: usize },
     /// An aggregator may be found at this address, `host:port`.
     Found { address: Box<str> },
+    /// A task panicked.
+    Panicked(task::Panic),
     /// The number of partitions of the topic of hits in Kafka.
     #[cfg(feature = "kafka")]
     Partitions(u32),

@@ -22,6 +22,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::DriverEvent;
 use super::socket::SocketFault;
+use super::task;
 
 /// How often a name is resolved: members announce each other within seconds; this is for a fleet that has left all
 /// known addresses.
@@ -79,10 +80,11 @@ pub(super) fn follow(addresses: &[String], events: &mpsc::Sender<DriverEvent>) {
     for name in addresses.iter().filter(|address| is_name(address)) {
         let (name, events) = (Box::<str>::from(name.as_str()), events.downgrade());
         let lookups = Arc::new(Semaphore::new(1));
-        tokio::spawn(follow_one(events, move || {
+        let ask = move || {
             let (name, lookups) = (name.clone(), Arc::clone(&lookups));
             async move { look_up(name, &lookups).await }
-        }));
+        };
+        task::start(events.clone(), follow_one(events, ask));
     }
 }
 
