@@ -119,6 +119,14 @@ impl Stored {
         self.leaves = slot_of(until.max(self.pair.stays_until()));
     }
 
+    /// The first byte of its first window, if it has one.
+    pub(super) fn first_byte(&self) -> u8 {
+        let state = &self.pair.state;
+        let tier = state.tiers.first().map(|tier| &tier.window);
+        let window = state.windows.first().or(tier);
+        window.map_or(0, Stamps::first_byte)
+    }
+
     /// Bytes of the windows' runs alone, an estimate of how long writing will take.
     pub fn run_bytes(&self) -> usize {
         let state = &self.pair.state;
@@ -303,6 +311,15 @@ pub(super) fn digest_of_bytes(identity: Identity, bytes: &[u8]) -> u128 {
 }
 
 impl Head {
+    /// The number of the state in a block, if it outgrew blocks.
+    #[inline]
+    pub fn number_of_large(bytes: &[u8]) -> Option<u32> {
+        match bytes.first()? & LARGE {
+            0 => None,
+            _ => Self::read(bytes, &mut 0)?.large,
+        }
+    }
+
     /// Reads the head of a state, and moves `at` behind it.
     #[inline]
     pub fn read(bytes: &[u8], at: &mut usize) -> Option<Self> {

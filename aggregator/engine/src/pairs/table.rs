@@ -273,8 +273,8 @@ impl Table {
     }
 
     /// Reads from memory what the next pairs need, so that it is in the cache when they are opened. For
-    /// a single pair the processor would wait for the index and then for its block; for many pairs it
-    /// waits for all at once.
+    /// a single pair the processor would wait for the index, then for its block, then for its state if that outgrew
+    /// blocks; for many pairs it waits for all at once.
     pub fn read_ahead<'h>(&self, pairs: impl Iterator<Item = (Identity, &'h mut Hint)>) {
         const AHEAD: usize = 32;
         let mut guesses = [None; AHEAD];
@@ -282,9 +282,11 @@ impl Table {
             *guess = self.index.guess(identity);
             hint.0 = *guess;
         }
-        let read = guesses.iter().flatten();
-        let bytes = read.map(|handle| u32::from(self.arena.state(*handle)[0]));
-        std::hint::black_box(bytes.sum::<u32>());
+        let blocks = guesses.map(|guess| guess.map(|handle| self.arena.state(handle)));
+        let large = blocks.map(|block| self.large.get(Head::number_of_large(block?)?));
+        let now = large.map(|state| state.map_or(0, |state| state.pair.now().as_micros()));
+        let first = large.map(|state| state.map_or(0, Stored::first_byte));
+        std::hint::black_box((now, first));
     }
 
     fn take_back_if_left(&mut self, handle: Handle) -> bool {

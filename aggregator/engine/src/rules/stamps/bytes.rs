@@ -45,6 +45,11 @@ impl Stamps {
         self.bytes.len() - self.head
     }
 
+    /// The first byte of the oldest run; 0 if there is none.
+    pub(crate) fn first_byte(&self) -> u8 {
+        self.bytes.get(self.head).copied().unwrap_or(0)
+    }
+
     /// Writes the remembered hits, none of which may be stamped after `time`.
     ///
     /// `0` for no hits. Otherwise: one more than the number of bytes after the oldest run; that run, with
