@@ -4,8 +4,8 @@ mod by_resource;
 mod rows;
 mod security;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
 
 use metrics::{Key, KeyName, Label, Level, Metadata, Recorder as _, SharedString, Unit};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
@@ -24,7 +24,8 @@ use tollgate_log::DeadLetterCounters;
 /// The metrics at `/metrics`. The recorder belongs to this aggregator and not to the process, so that two aggregators
 /// in one process, as in tests, do not share counters.
 pub struct Metrics {
-    recorder: PrometheusRecorder,
+    /// Made when it is first asked for: its clock is calibrated for 200 ms, for which no aggregator should start later.
+    recorder: LazyLock<PrometheusRecorder>,
     edge: Arc<Edge>,
     link: Arc<LinkCounters>,
     feed: Arc<FeedCounters>,
@@ -47,7 +48,7 @@ impl Metrics {
         (name, group): (String, String),
     ) -> Self {
         Self {
-            recorder: PrometheusBuilder::new().build_recorder(),
+            recorder: LazyLock::new(|| PrometheusBuilder::new().build_recorder()),
             edge,
             link,
             feed,
