@@ -168,9 +168,14 @@ impl Partition {
 
 /// Limits of one resource with one tier: `limit` hits in a window that is also its active time.
 pub fn limits_text(limit: u64, window: &str, pairs_max: u64) -> String {
+    let tier = format!("{{ limit = {limit}, window = \"{window}\", active = \"{window}\" }}");
+    limits_with(&format!("tiers = [{tier}]"), pairs_max)
+}
+
+/// Limits of one resource with one constraint.
+pub fn limits_with(constraint: &str, pairs_max: u64) -> String {
     format!(
-        "version = 1\nrules = 2\n[engine]\npairs_per_partition_max = {pairs_max}\n\
-         [rate.\"{}\"]\ntiers = [{{ limit = {limit}, window = \"{window}\", active = \"{window}\" }}]\n",
+        "version = 1\nrules = 2\n[engine]\npairs_per_partition_max = {pairs_max}\n[rate.\"{}\"]\n{constraint}\n",
         super::batches::RESOURCE
     )
 }

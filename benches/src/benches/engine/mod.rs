@@ -10,7 +10,7 @@
 //!
 //! Of two kinds of log, `followed` is what a working fleet writes: agents that follow denials let
 //! through what the limit allows. `unheeded` is plain Zipf's law, so that most hits of frequent pairs
-//! are excess. Times are the thread's CPU times.
+//! are excess. The limit is a tier where no other constraint is named. Times are the thread's CPU times.
 
 mod pauses;
 
@@ -26,7 +26,7 @@ use crate::harness::figure::{Figure, Target};
 use crate::load::SEED;
 use crate::load::batches::{BEGIN_US, Courier, ENTRIES, Offered};
 use crate::load::names::domain;
-use crate::load::partition::{Partition, limits_text};
+use crate::load::partition::{Partition, limits_with};
 
 /// Entries of a round: long compared with the timer's resolution, short enough for many rounds.
 const ROUND_ENTRIES: usize = 500_000;
@@ -36,6 +36,8 @@ const ROUNDS: usize = 9;
 const OFFERED_PER_SECOND: u64 = 500_000;
 /// The limit of a domain per second.
 const LIMIT: u16 = 100;
+/// No pair leaves for want of room.
+const PAIRS_MAX: u64 = 4_000_000_000;
 
 const SMALL: u32 = 10_000;
 const LARGE: u32 = 1_000_000;
@@ -47,14 +49,21 @@ const HUGE: u32 = 10_000_000;
 ///
 /// If the engine did not apply the records.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
-    let mut kinds = vec![(SMALL, true), (LARGE, true), (LARGE, false)];
+    let mut kinds = vec![
+        (SMALL, true, Constraint::Tier),
+        (LARGE, true, Constraint::Tier),
+        (LARGE, false, Constraint::Tier),
+        (LARGE, true, Constraint::Window),
+        (LARGE, true, Constraint::Bucket),
+        (LARGE, true, Constraint::Quota),
+    ];
     if session.is_full() {
-        kinds.push((HUGE, true));
+        kinds.push((HUGE, true, Constraint::Tier));
     }
     let mut partitions = Vec::new();
-    for (pairs, follows) in kinds {
+    for (pairs, follows, constraint) in kinds {
         session.step(&format!("filling a partition with {pairs} pairs"));
-        partitions.push(MeasuredPartition::new(pairs, follows)?);
+        partitions.push(MeasuredPartition::new(pairs, follows, constraint)?);
     }
     for round in 0..=ROUNDS {
         session.step(&format!("round {round} of {ROUNDS}"));
@@ -70,10 +79,44 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     pauses::run(session)
 }
 
+/// What limits each domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Constraint {
+    Tier,
+    Window,
+    Bucket,
+    /// As much as a month of the rate, so that it is never full.
+    Quota,
+}
+
+impl Constraint {
+    fn limits(self) -> String {
+        let text = match self {
+            Self::Tier => {
+                format!("tiers = [{{ limit = {LIMIT}, window = \"1s\", active = \"1s\" }}]")
+            }
+            Self::Window => format!("rate = \"{LIMIT}/s\""),
+            Self::Bucket => format!("bucket = {{ rate = \"{LIMIT}/s\", burst = {LIMIT} }}"),
+            Self::Quota => format!("quota = [\"{}/month\"]", u64::from(LIMIT) * 30 * 86_400),
+        };
+        limits_with(&text, PAIRS_MAX)
+    }
+
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Tier => "",
+            Self::Window => ", a window",
+            Self::Bucket => ", a bucket",
+            Self::Quota => ", a quota",
+        }
+    }
+}
+
 /// A partition with this many pairs, and its peer.
 struct MeasuredPartition {
     pairs: u32,
     follows: bool,
+    constraint: Constraint,
     partition: Partition,
     courier: Courier,
     offered: Offered,
@@ -88,8 +131,8 @@ struct MeasuredPartition {
 }
 
 impl MeasuredPartition {
-    fn new(pairs: u32, follows: bool) -> anyhow::Result<Self> {
-        let mut partition = Partition::new(&limits_text(LIMIT.into(), "1s", 4_000_000_000))?;
+    fn new(pairs: u32, follows: bool, constraint: Constraint) -> anyhow::Result<Self> {
+        let mut partition = Partition::new(&constraint.limits())?;
         let mut courier = Courier::default();
         let (took, upto_us) = fill(&mut partition, &mut courier, pairs)?;
         anyhow::ensure!(
@@ -106,6 +149,7 @@ impl MeasuredPartition {
         Ok(Self {
             pairs,
             follows,
+            constraint,
             partition,
             courier,
             offered: Offered::new(
@@ -171,7 +215,11 @@ impl MeasuredPartition {
 
     fn name(&self) -> String {
         let log = if self.follows { "followed" } else { "unheeded" };
-        format!("{} pairs, {log}", count_text(self.pairs))
+        format!(
+            "{} pairs, {log}{}",
+            count_text(self.pairs),
+            self.constraint.suffix()
+        )
     }
 
     fn report(&self, session: &mut Session) {
@@ -230,7 +278,10 @@ fn report_cost_ratios(session: &mut Session, partitions: &[MeasuredPartition]) {
     let rounds_of = |pairs| {
         let mut partitions = partitions.iter();
         partitions
-            .find(|partition| partition.pairs == pairs && partition.follows)
+            .find(|partition| {
+                let is_tier = partition.constraint == Constraint::Tier;
+                partition.pairs == pairs && partition.follows && is_tier
+            })
             .map(|partition| &partition.entries_per_second)
     };
     let Some(small) = rounds_of(SMALL) else {
