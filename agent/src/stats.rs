@@ -193,8 +193,8 @@ pub struct Stats {
     /// Panics of `on_hold`, `on_statement`, `on_near`, and the process's metrics recorder; the agent went on. At the end
     /// of an agent whose thread panicked, also those of the process's logger.
     pub callbacks_panicked: u64,
-    /// Threads of the agent that panicked, which is a fault of ours or of the process's logger: the agent has ended, and
-    /// is blind. The other counters may lack what that thread had taken.
+    /// Threads of the agent that panicked, or tasks of its network thread, by a fault of ours or of the process's logger:
+    /// the agent has ended, and is blind. The other counters may lack what that thread had taken.
     pub threads_panicked: u64,
     /// Holds that were let through without being recorded: at the bound on holds, or after the agent's end.
     pub holds_unrecorded: u64,

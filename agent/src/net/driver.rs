@@ -185,7 +185,7 @@ impl<W: Transport> Driver<W> {
             }
             DriverEvent::FeedDown { peer } => self.listener.feed_down(peer),
             DriverEvent::Found { address } => self.act(ListenerAct::FollowMember { address }),
-            DriverEvent::Panicked(panic) => panic.go_on(),
+            DriverEvent::Panicked(panic) => panic.resume(),
             #[cfg(feature = "kafka")]
             DriverEvent::Partitions(partitions) => self
                 .shared

@@ -45,7 +45,7 @@ impl FeedHandle {
         let (sender, orders) = mpsc::channel(ORDERS_MAX);
         Self {
             orders: sender,
-            _task: Task::start(events.downgrade(), keep(peer, own, orders, slots, events)),
+            _task: Task::start(events.sender(), keep(peer, own, orders, slots, events)),
         }
     }
 

@@ -42,9 +42,9 @@ impl Inbox {
         Self { events, room }
     }
 
-    /// The driver's end of the channel, which this does not keep open.
-    pub(super) fn downgrade(&self) -> mpsc::WeakSender<DriverEvent> {
-        self.events.downgrade()
+    /// The channel itself, for events without bytes.
+    pub(super) fn sender(&self) -> mpsc::Sender<DriverEvent> {
+        self.events.clone()
     }
 
     /// Passes an event to the driver, once there is room. Returns whether the driver still takes events.

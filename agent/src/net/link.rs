@@ -44,7 +44,7 @@ impl Link {
         let (messages, orders) = mpsc::channel(ORDERS_MAX);
         let (reopen, reopens) = mpsc::channel(1);
         let down = Down(Arc::new(Mutex::new(Some(Instant::now()))));
-        let watched = events.downgrade();
+        let watched = events.sender();
         let kept = keep(
             (peer, endpoint),
             (orders, reopens),

@@ -84,7 +84,7 @@ pub(super) fn follow(addresses: &[String], events: &mpsc::Sender<DriverEvent>) {
             let (name, lookups) = (name.clone(), Arc::clone(&lookups));
             async move { look_up(name, &lookups).await }
         };
-        task::start(events.clone(), follow_one(events, ask));
+        task::start_beside(events.clone(), follow_one(events, ask));
     }
 }
 

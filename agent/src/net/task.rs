@@ -1,13 +1,13 @@
-//! Tasks of the network thread, whose panics are its own.
+//! Tasks of the network thread. A panic of a task is a panic of the thread.
 //!
-//! Tokio catches a task's panic and goes on without the task, which nobody notices: of a link that is gone in this way an
-//! agent would wait for answers for ever. So the driver is told and panics in turn, which ends the agent: see
-//! [`crate::threads`]. Knows nothing of what the tasks do.
+//! Tokio catches the panic of a task, and goes on without it. Without its link, an agent would wait for answers for
+//! ever. So the driver gets the panic and resumes it, which ends the agent: see [`crate::threads`]. Knows nothing of what
+//! the tasks do. A panic within a lookup of the system's resolver is an error of that lookup.
 
 use std::any::Any;
 
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinError};
 
 use super::DriverEvent;
 
@@ -16,12 +16,19 @@ use super::DriverEvent;
 pub(super) struct Task(AbortHandle);
 
 impl Task {
-    /// Starts the task.
+    /// Starts the task. Like the task itself, this keeps the driver's channel open until the task has ended.
     pub(super) fn start(
-        events: mpsc::WeakSender<DriverEvent>,
+        events: mpsc::Sender<DriverEvent>,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        Self(start(events, work))
+        let task = tokio::spawn(work);
+        let handle = task.abort_handle();
+        tokio::spawn(async move {
+            if let Some(panic) = Panic::of(task.await) {
+                report(&events, panic).await;
+            }
+        });
+        Self(handle)
     }
 }
 
@@ -31,32 +38,37 @@ impl Drop for Task {
     }
 }
 
-/// Starts a task that ends by itself. The driver's channel is not kept open for it.
-pub(super) fn start(
+/// Starts a task that ends by itself, and that does not keep the driver's channel open.
+pub(super) fn start_beside(
     events: mpsc::WeakSender<DriverEvent>,
     work: impl Future<Output = ()> + Send + 'static,
-) -> AbortHandle {
+) {
     let task = tokio::spawn(work);
-    let handle = task.abort_handle();
     tokio::spawn(async move {
-        let ended = task.await;
-        if let Some(panic) = ended.err().and_then(|error| error.try_into_panic().ok())
+        if let Some(panic) = Panic::of(task.await)
             && let Some(events) = events.upgrade()
         {
-            // The driver has ended otherwise.
-            let _ = events.send(DriverEvent::Panicked(Panic(panic))).await;
+            report(&events, panic).await;
         }
     });
-    handle
 }
 
-/// What a task panicked with.
+async fn report(events: &mpsc::Sender<DriverEvent>, panic: Panic) {
+    // If this fails, the driver has ended.
+    let _ = events.send(DriverEvent::Panicked(panic)).await;
+}
+
+/// The payload of a task's panic.
 #[derive(Debug)]
 pub(crate) struct Panic(Box<dyn Any + Send>);
 
 impl Panic {
-    /// Panics with the same.
-    pub(super) fn go_on(self) -> ! {
+    fn of(ended: Result<(), JoinError>) -> Option<Self> {
+        ended.err()?.try_into_panic().ok().map(Self)
+    }
+
+    /// Resumes the panic.
+    pub(super) fn resume(self) -> ! {
         std::panic::resume_unwind(self.0)
     }
 }
@@ -65,23 +77,40 @@ impl Panic {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn the_driver_hears_of_a_panic_and_of_nothing_else() {
-        let (sender, mut events) = mpsc::channel(4);
-        start(sender.downgrade(), async {});
-        drop(Task::start(sender.downgrade(), std::future::pending()));
-        let panics = Task::start(sender.downgrade(), async { panic!("a fault of ours") });
+    async fn expect_panic(events: &mut mpsc::Receiver<DriverEvent>, expected: &str) {
         match events.recv().await {
             Some(DriverEvent::Panicked(Panic(panic))) => {
-                assert_eq!(crate::callback::text_of(&*panic), "a fault of ours");
+                assert_eq!(crate::callback::text_of(&*panic), expected);
             }
             other => panic!("{other:?}"),
         }
-        drop(panics);
+    }
+
+    #[tokio::test]
+    async fn the_driver_gets_a_panic_and_no_other_end() {
+        let (sender, mut events) = mpsc::channel(4);
+        start_beside(sender.downgrade(), async {});
+        drop(Task::start(sender.clone(), std::future::pending()));
+        let _task = Task::start(sender.clone(), async { panic!("of a link") });
+        expect_panic(&mut events, "of a link").await;
+        start_beside(sender.downgrade(), async { panic!("of a name") });
+        expect_panic(&mut events, "of a name").await;
         drop(sender);
         assert!(
             events.recv().await.is_none(),
             "no task keeps the channel open"
         );
+    }
+
+    /// The task has the last sender of its own.
+    #[tokio::test]
+    async fn a_panic_of_the_last_task_is_not_lost() {
+        let (sender, mut events) = mpsc::channel(4);
+        let own = sender.clone();
+        let _task = Task::start(sender, async move {
+            drop(own);
+            panic!("of the last")
+        });
+        expect_panic(&mut events, "of the last").await;
     }
 }
