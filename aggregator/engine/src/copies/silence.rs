@@ -118,7 +118,7 @@ impl<A: Ord + Clone> Silence<A> {
     }
 
     /// Agents that send heartbeats, ascending from this one on.
-    pub fn beating_from(&self, agent: &A) -> impl Iterator<Item = (&A, u64)> {
+    pub fn present_from(&self, agent: &A) -> impl Iterator<Item = (&A, u64)> {
         let from = (Bound::Included(agent), Bound::Unbounded);
         self.last_heartbeat
             .range::<A, _>(from)
@@ -127,7 +127,7 @@ impl<A: Ord + Clone> Silence<A> {
 
     /// Agents that send heartbeats, ascending, each with the number of ticks counted before its last
     /// heartbeat.
-    pub fn beating(&self) -> impl Iterator<Item = (&A, u64)> {
+    pub fn present(&self) -> impl Iterator<Item = (&A, u64)> {
         self.last_heartbeat.iter().map(|(agent, at)| (agent, *at))
     }
 
@@ -136,14 +136,14 @@ impl<A: Ord + Clone> Silence<A> {
         self.gone.iter().map(|(agent, at)| (agent, *at))
     }
 
-    /// Restores the state from what [`ticks`](Self::ticks), [`beating`](Self::beating) and
+    /// Restores the state from what [`ticks`](Self::ticks), [`present`](Self::present) and
     /// [`gone`](Self::gone) returned.
     pub fn restore(
         ticks: u64,
-        beating: impl IntoIterator<Item = (A, u64)>,
+        present: impl IntoIterator<Item = (A, u64)>,
         gone: impl IntoIterator<Item = (A, u64)>,
     ) -> Self {
-        let last_heartbeat: BTreeMap<A, u64> = beating.into_iter().collect();
+        let last_heartbeat: BTreeMap<A, u64> = present.into_iter().collect();
         let gone: BTreeMap<A, u64> = gone.into_iter().collect();
         let turn = |by: &BTreeMap<A, u64>| by.iter().map(|(a, at)| (*at, a.clone())).collect();
         Self {
@@ -208,7 +208,7 @@ mod tests {
         let mut silence = Silence::new();
         silence.heartbeat(&"a");
         assert_eq!(silence.gone().count(), 0);
-        assert_eq!(silence.beating().collect::<Vec<_>>(), [(&"a", 0)]);
+        assert_eq!(silence.present().collect::<Vec<_>>(), [(&"a", 0)]);
     }
 
     #[test]
@@ -232,9 +232,9 @@ mod tests {
             silence.heartbeat(&agent);
             ticks(&mut silence, n as u64);
         }
-        let beating = silence.beating().map(|(a, at)| (*a, at));
+        let present = silence.present().map(|(a, at)| (*a, at));
         let gone = silence.gone().map(|(a, at)| (*a, at));
-        let mut other = Silence::restore(silence.ticks(), beating, gone);
+        let mut other = Silence::restore(silence.ticks(), present, gone);
         assert_eq!(other, silence);
         for _ in 0..9 {
             assert_eq!(silence.tick(4, 6), other.tick(4, 6));

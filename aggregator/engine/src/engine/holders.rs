@@ -226,7 +226,7 @@ impl Holders {
             name: process.name.clone(),
             epoch: 0,
         };
-        let from = self.silence.beating_from(&first);
+        let from = self.silence.present_from(&first);
         from.take_while(|(other, _)| other.name == process.name)
             .any(|(other, last)| other.epoch != process.epoch && before < last)
     }
@@ -305,7 +305,7 @@ impl Holders {
             digest = wide(digest, held.denied.digest());
         }
         let lists = [
-            self.silence.beating().collect::<Vec<_>>(),
+            self.silence.present().collect::<Vec<_>>(),
             self.silence.gone().collect(),
             self.over().collect(),
         ];

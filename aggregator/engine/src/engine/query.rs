@@ -261,7 +261,7 @@ impl Engine {
     /// How many epochs of agents send heartbeats, and how many are gone but not forgotten.
     pub fn agents(&self) -> (usize, usize) {
         let silence = &self.holders.silence;
-        (silence.beating().count(), silence.gone().count())
+        (silence.present().count(), silence.gone().count())
     }
 
     /// Whether an agent's epoch is gone.

@@ -62,7 +62,7 @@ counters! {
         gaps = "tollgate_log_gaps_total", "Times that records were removed before they could be read.",
         ticks = "tollgate_ticks_total", "Ticks appended.",
         totals = "tollgate_totals_total", "Totals appended.",
-        pointers = "tollgate_pointers_total", "Limits activations appended.",
+        limits_activations = "tollgate_limits_activations_total", "Limits activations appended.",
         append_failures = "tollgate_append_failures_total", "Appends that the log refused.",
         agent_appends = "tollgate_agent_appends_total", "Records appended for agents.",
         agent_refusals = "tollgate_agent_refusals_total", "Records of agents refused for the moment.",

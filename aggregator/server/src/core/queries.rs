@@ -348,7 +348,7 @@ impl Views<'_> {
             live: self.feed.announcer.live().len() as u64,
             holds: self.copies().map(|copies| copies.kept()).sum(),
             copies: self.copies().map(|copies| copies.total().copies).sum(),
-            agents_beating: self.agents().map(|(beating, _)| beating as u64).sum(),
+            agents_present: self.agents().map(|(present, _)| present as u64).sum(),
             agents_gone: self.agents().map(|(_, gone)| gone as u64).sum(),
             totals_waiting: self.partitions.iter().map(|p| p.totals.len() as u64).sum(),
             denials_waiting: self

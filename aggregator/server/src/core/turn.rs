@@ -66,7 +66,7 @@ impl Partition {
         let pen = RecordPen::new(context.writer(self.pointing.under), self.index);
         let record = pen.limits_activation(&activation);
         let ticket = self.append(Stream::Hits, record, AppendPurpose::LimitsActivation, step);
-        step.counters().pointers += 1;
+        step.counters().limits_activations += 1;
         self.pointing.slot.ticket = Some(ticket);
         self.pointing.version = activation.version;
     }

@@ -187,7 +187,7 @@ pub struct Gauges {
     /// Copies that are held or staged.
     pub copies: u64,
     /// Agents' epochs that send heartbeats, by partition.
-    pub agents_beating: u64,
+    pub agents_present: u64,
     /// Agents' epochs that are gone and not forgotten, by partition.
     pub agents_gone: u64,
     /// Totals that the log may not have yet.

@@ -100,8 +100,8 @@ fn a_version_pushed_during_an_activation_rules_everywhere() {
     world.held.clear();
     world.run_for(Span::from_secs(2));
     for partition in 0..PARTITIONS {
-        let pointers = world.log.kinds(partition);
-        let count = pointers
+        let activations = world.log.kinds(partition);
+        let count = activations
             .iter()
             .filter(|kind| **kind == kind::LIMITS_ACTIVATION)
             .count();

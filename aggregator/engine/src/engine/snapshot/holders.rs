@@ -73,7 +73,7 @@ pub(super) fn write(holders: &Holders, chunks: &mut Chunks<'_>) {
             varint::write(bytes, ticks);
         });
     };
-    for (process, ticks) in silence.beating() {
+    for (process, ticks) in silence.present() {
         one(tag::HEARTBEATS, process, ticks);
     }
     for (process, ticks) in silence.gone() {
@@ -214,7 +214,7 @@ impl HoldersReader {
         let silence = &engine.holders.silence;
         let mut ticks = silence.ticks();
         let known = |(process, ticks): (&AgentProcess, u64)| (process.clone(), ticks);
-        let mut beating: Vec<(AgentProcess, u64)> = silence.beating().map(known).collect();
+        let mut present: Vec<(AgentProcess, u64)> = silence.present().map(known).collect();
         let mut gone: Vec<(AgentProcess, u64)> = silence.gone().map(known).collect();
         while cursor.at < cursor.bytes.len() {
             let tag = cursor.byte("kind of holder")?;
@@ -232,13 +232,13 @@ impl HoldersReader {
             };
             let since = cursor.number("ticks of an agent")?;
             match tag {
-                tag::HEARTBEATS => beating.push((process, since)),
+                tag::HEARTBEATS => present.push((process, since)),
                 tag::GONE => gone.push((process, since)),
                 tag::OVER => engine.holders.put_over(process, since),
                 _ => return Err(cursor.broken("kind of holder")),
             }
         }
-        engine.holders.silence = Silence::restore(ticks, beating, gone);
+        engine.holders.silence = Silence::restore(ticks, present, gone);
         Ok(())
     }
 }

@@ -67,9 +67,9 @@ const MEASURED: [Gauge; 19] = [
         g.copies
     }),
     (
-        "tollgate_agents_beating",
+        "tollgate_agents_present",
         "Agents' epochs that send heartbeats, by partition.",
-        |g| g.agents_beating,
+        |g| g.agents_present,
     ),
     (
         "tollgate_agents_away",
