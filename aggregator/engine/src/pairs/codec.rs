@@ -119,7 +119,7 @@ impl Stored {
         self.leaves = slot_of(until.max(self.pair.stays_until()));
     }
 
-    /// The first byte of its first window, if it has one.
+    /// The first byte of its first window; 0 without one.
     pub(super) fn first_byte(&self) -> u8 {
         let state = &self.pair.state;
         let tier = state.tiers.first().map(|tier| &tier.window);

@@ -274,7 +274,7 @@ impl Table {
 
     /// Reads from memory what the next pairs need, so that it is in the cache when they are opened. For
     /// a single pair the processor would wait for the index, then for its block, then for its state if that outgrew
-    /// blocks; for many pairs it waits for all at once.
+    /// blocks; for many pairs it waits for all of one kind at once.
     pub fn read_ahead<'h>(&self, pairs: impl Iterator<Item = (Identity, &'h mut Hint)>) {
         const AHEAD: usize = 32;
         let mut guesses = [None; AHEAD];

@@ -24,7 +24,7 @@ use tollgate_log::DeadLetterCounters;
 /// The metrics at `/metrics`. The recorder belongs to this aggregator and not to the process, so that two aggregators
 /// in one process, as in tests, do not share counters.
 pub struct Metrics {
-    /// Made when it is first asked for: its clock is calibrated for 200 ms, for which no aggregator should start later.
+    /// Made at the first scrape: calibrating its clock takes 200 ms, which would delay the start.
     recorder: LazyLock<PrometheusRecorder>,
     edge: Arc<Edge>,
     link: Arc<LinkCounters>,

@@ -79,7 +79,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     pauses::run(session)
 }
 
-/// What limits each domain.
+/// The constraint of each domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Constraint {
     Tier,
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_round_rules_every_entry() {
-        let mut partition = MeasuredPartition::new(1_000, true).expect("a lane");
+        let mut partition = MeasuredPartition::new(1_000, true, Constraint::Tier).expect("a lane");
         partition.round(true).expect("a round");
         assert_eq!(partition.entries_per_second.len(), 1);
         assert_eq!(partition.peer_per_second.len(), 1);

@@ -45,7 +45,7 @@ impl Stamps {
         self.bytes.len() - self.head
     }
 
-    /// The first byte of the oldest run; 0 if there is none.
+    /// The first byte of the oldest run; 0 without runs.
     pub(crate) fn first_byte(&self) -> u8 {
         self.bytes.get(self.head).copied().unwrap_or(0)
     }
