@@ -100,34 +100,9 @@ impl Listener {
 
     fn take_part(&mut self, index: usize, mut snapshot: Snapshot, now: Mono) {
         self.drop_unknown_partitions(&mut snapshot.watermarks);
-        let Some(peer) = self.peers.get_mut(index) else {
+        let Some((mut ask, late)) = self.ask_of(index, &snapshot, now) else {
             return;
         };
-        let is_asked = peer
-            .ask
-            .as_ref()
-            .is_some_and(|ask| ask.asked.nonce == snapshot.nonce);
-        if !is_asked || peer.instance != Some(snapshot.instance) {
-            return;
-        }
-        if peer
-            .ask
-            .as_ref()
-            .is_some_and(|ask| ask.parts != snapshot.part)
-        {
-            // A part was lost on its way: the scopes in it would count as open.
-            Counters::add(&self.around.counters.snapshots_torn, 1);
-            peer.abandon_ask();
-            peer.next_ask = now.plus(super::ASK_AGAIN);
-            return;
-        }
-        let Some(mut ask) = peer.ask.take() else {
-            return;
-        };
-        ask.last_part = now;
-        ask.parts = ask.parts.saturating_add(1);
-        peer.delay.round_trip(ask.asked.at, snapshot.clock);
-        let late = peer.delay.late(snapshot.clock, now);
         let foreign = self.note_logs(&snapshot.watermarks, now);
         let below: HashMap<u32, LogPosition> = snapshot
             .watermarks
@@ -171,6 +146,29 @@ impl Listener {
         } else if let Some(peer) = self.peers.get_mut(index) {
             peer.ask = Some(ask);
         }
+    }
+
+    /// Takes the request that a part answers; returns it, and the part's delay. `None` if the part answers no request, or
+    /// if a part before it is missing.
+    fn ask_of(&mut self, index: usize, part: &Snapshot, now: Mono) -> Option<(Ask, Span)> {
+        let peer = self.peers.get_mut(index)?;
+        let ask = peer.ask.as_ref()?;
+        if ask.asked.nonce != part.nonce || peer.instance != Some(part.instance) {
+            return None;
+        }
+        if ask.parts != part.part {
+            // A part was lost on its way: the scopes in it would count as open.
+            Counters::add(&self.around.counters.snapshots_torn, 1);
+            peer.abandon_ask();
+            peer.next_ask = now.plus(super::ASK_AGAIN);
+            return None;
+        }
+        let mut ask = peer.ask.take()?;
+        ask.last_part = now;
+        ask.parts = ask.parts.saturating_add(1);
+        peer.delay.round_trip(ask.asked.at, part.clock);
+        let late = peer.delay.late(part.clock, now);
+        Some((ask, late))
     }
 
     /// Applies a resource's public limits, unless those of all resources together would take too much memory.

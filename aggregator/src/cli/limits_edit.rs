@@ -74,67 +74,84 @@ pub fn rows(name: &str, text: &str) -> Result<Vec<(String, TextEdit)>, Failure> 
             "{name}:1: expected a heading with the columns resource, domain, and rate, hard or limit"
         )));
     };
+    let columns = Columns {
+        resource,
+        domain,
+        limits: [rate, hard, limit],
+    };
     let (mut rows, mut faults) = (Vec::new(), Vec::new());
-    let mut stands: HashMap<(String, String, &str), u64> = HashMap::new();
+    let mut lines_of = HashMap::new();
     for (number, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
         let place = format!("{name}:{number}");
-        let Some(fields) = csv_fields(line) else {
-            faults.push(format!(
-                "{place}: a quote is not closed, or something follows it"
-            ));
-            continue;
-        };
-        let field = |at: usize| fields.get(at).map_or("", |field| field.trim()).to_owned();
-        let stated = |at: Option<usize>| at.map(field).filter(|field| !field.is_empty());
-        let copies = stated(limit).map(|text| text.parse::<u64>().map_err(|_| text));
-        if let Some(Err(found)) = &copies {
-            faults.push(format!(
-                "{place}: limit = \"{found}\": expected a whole number"
-            ));
-            continue;
+        match row(line, number, &columns, &mut lines_of) {
+            Ok(edit) => rows.push((place, edit)),
+            Err(fault) => faults.push(format!("{place}: {fault}")),
         }
-        let own = Own {
-            rate: stated(rate).map(Into::into),
-            hard: stated(hard).map(Into::into),
-            limit: copies.and_then(Result::ok),
-        };
-        if own == Own::default() || field(domain).is_empty() {
-            faults.push(format!(
-                "{place}: expected a domain, and a rate, a hard limit or a limit"
-            ));
-            continue;
-        }
-        let stated = [
-            ("rate", own.rate.is_some()),
-            ("hard", own.hard.is_some()),
-            ("limit", own.limit.is_some()),
-        ];
-        let stated = stated.iter().filter(|(_, is)| *is).map(|(what, _)| *what);
-        let twice = stated.clone().find_map(|what| {
-            let stands = stands.get(&(field(resource), field(domain), what))?;
-            Some((what, *stands))
-        });
-        if let Some((what, first)) = twice {
-            let (domain, resource) = (field(domain), field(resource));
-            faults.push(format!(
-                "{place}: {what} of {domain} of {resource} was stated in line {first} already, expected it once"
-            ));
-            continue;
-        }
-        for what in stated {
-            stands.insert((field(resource), field(domain), what), number);
-        }
-        let change = TextEdit {
-            resource: field(resource),
-            domain: Some(field(domain)),
-            own: Some(own),
-        };
-        rows.push((place, change));
     }
     match faults.is_empty() {
         true => Ok(rows),
         false => Err(Failure::Data(listed(&faults))),
     }
+}
+
+/// The places of the columns in a row.
+struct Columns {
+    resource: usize,
+    domain: usize,
+    /// Rate, hard limit and limit; `None` without the column.
+    limits: [Option<usize>; 3],
+}
+
+/// For each limit of a domain of a resource, the line in which it was stated.
+type LinesOf = HashMap<(String, String, &'static str), u64>;
+
+/// Reads one row; fails with its fault.
+fn row(
+    line: &str,
+    number: u64,
+    columns: &Columns,
+    lines_of: &mut LinesOf,
+) -> Result<TextEdit, String> {
+    let fields =
+        csv_fields(line).ok_or("a quote is not closed, or something follows it".to_owned())?;
+    let field = |at: usize| fields.get(at).map_or("", |field| field.trim()).to_owned();
+    let stated = |at: Option<usize>| at.map(field).filter(|field| !field.is_empty());
+    let [rate, hard, limit] = columns.limits.map(stated);
+    let limit = limit.map(|text| {
+        let fault = |_| format!("limit = \"{text}\": expected a whole number");
+        text.parse::<u64>().map_err(fault)
+    });
+    let own = Own {
+        rate: rate.map(Into::into),
+        hard: hard.map(Into::into),
+        limit: limit.transpose()?,
+    };
+    let (resource, domain) = (field(columns.resource), field(columns.domain));
+    if own == Own::default() || domain.is_empty() {
+        return Err("expected a domain, and a rate, a hard limit or a limit".to_owned());
+    }
+    let limits = [
+        ("rate", own.rate.is_some()),
+        ("hard", own.hard.is_some()),
+        ("limit", own.limit.is_some()),
+    ];
+    let limits = limits.into_iter().filter(|(_, is_stated)| *is_stated);
+    let keys = limits.map(|(what, _)| (resource.clone(), domain.clone(), what));
+    let keys: Vec<_> = keys.collect();
+    let earlier = keys
+        .iter()
+        .find_map(|key| Some((key.2, lines_of.get(key)?)));
+    if let Some((what, first)) = earlier {
+        return Err(format!(
+            "{what} of {domain} of {resource} was stated in line {first} already, expected it once"
+        ));
+    }
+    lines_of.extend(keys.into_iter().map(|key| (key, number)));
+    Ok(TextEdit {
+        resource,
+        domain: Some(domain),
+        own: Some(own),
+    })
 }
 
 #[cfg(test)]

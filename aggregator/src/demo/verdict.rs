@@ -309,21 +309,6 @@ impl<'a> Bench<'a> {
 
     fn compare_with_ideal(&mut self) {
         let observations = self.observations;
-        let mut calls: Vec<(u64, usize, usize, bool)> = Vec::new();
-        for (agent, seen) in observations.seen.iter().enumerate() {
-            calls.extend(seen.iter().filter_map(|one| match one {
-                PlayerLine::Call {
-                    index,
-                    wall_us,
-                    answer,
-                    ..
-                } if *wall_us < observations.outage_us => {
-                    Some((*wall_us, agent, *index, *answer == CallAnswer::LetThrough))
-                }
-                _ => None,
-            }));
-        }
-        calls.sort_unstable();
         let model = to_model(observations.limits);
         let mut limiters: HashMap<&str, InlineLimiter> = model
             .resources
@@ -333,7 +318,7 @@ impl<'a> Bench<'a> {
         let mut windows = Windows::default();
         let mut lengths: HashMap<(u32, u32), u64> = HashMap::new();
         let mut weighted: HashSet<(u32, u32)> = HashSet::new();
-        for (at_us, agent, index, let_through) in calls {
+        for (at_us, agent, index, let_through) in calls_before_the_outage(observations) {
             let schedule = &observations.schedules[agent];
             let Some(call) = schedule.calls.get(index) else {
                 continue;
@@ -381,6 +366,27 @@ impl<'a> Bench<'a> {
         self.verdict.overshoot = overshoot(select(false));
         self.verdict.overshoot_weighted = overshoot(select(true));
     }
+}
+
+/// The calls before the outage, in the order of their instants: the instant, the agent, the call's number there, and
+/// whether it was let through.
+fn calls_before_the_outage(observations: &Observations<'_>) -> Vec<(u64, usize, usize, bool)> {
+    let mut calls = Vec::new();
+    for (agent, seen) in observations.seen.iter().enumerate() {
+        calls.extend(seen.iter().filter_map(|one| match one {
+            PlayerLine::Call {
+                index,
+                wall_us,
+                answer,
+                ..
+            } if *wall_us < observations.outage_us => {
+                Some((*wall_us, agent, *index, *answer == CallAnswer::LetThrough))
+            }
+            _ => None,
+        }));
+    }
+    calls.sort_unstable();
+    calls
 }
 
 impl Bench<'_> {

@@ -97,6 +97,16 @@ struct Common<'l> {
     position: LogPosition,
 }
 
+impl Common<'_> {
+    #[inline]
+    fn position_of(&self, ahead: &Ahead<'_>) -> LogPosition {
+        LogPosition {
+            entry: ahead.number,
+            ..self.position
+        }
+    }
+}
+
 impl Context<'_, '_> {
     /// Counts an entry, and its calls if they were let through.
     fn meet(&mut self, hit: &Hit<'_>) {
@@ -104,6 +114,12 @@ impl Context<'_, '_> {
         if matches!(hit.kind, HitKind::Hit | HitKind::Estimate) {
             add(&mut self.calls, u64::from(hit.calls));
         }
+    }
+
+    /// Whether entries are ruled by a candidate, too.
+    #[inline]
+    fn has_candidate(&self) -> bool {
+        matches!(self.rule, Rule::Limited { rate, .. } if rate.candidate().is_some())
     }
 
     /// Whether a pair of this resource is near its limit.
@@ -274,16 +290,15 @@ impl Engine {
         ahead: &Ahead<'_>,
         rulings: &mut Rulings,
     ) {
-        let hit = ahead.hit;
+        let (hit, limits) = (ahead.hit, common.limits);
         let copies = copies_of(hit);
         context.meet(hit);
-        let (limits, nothing) = (common.limits, &common.nothing);
         let at = common.clock.instant(hit.at);
         let amended = self.amended.of(ahead.identity, context.name, hit.domain);
         let amended = rule_of_amended(limits, context.name, amended);
-        let (class, stated) = match context.rule.class_of(limits, nothing, hit.domain) {
+        let (class, stated) = match context.rule.class_of(limits, &common.nothing, hit.domain) {
             Some(ruled) => ruled,
-            None if amended.is_banned(at) => (nothing, false),
+            None if amended.is_banned(at) => (&common.nothing, false),
             None => {
                 add(&mut context.counts.unconfigured, copies);
                 return;
@@ -293,10 +308,10 @@ impl Engine {
             add(&mut context.counts.too_old, copies);
             return;
         }
+        let event = event_of(hit, |stamp| common.clock.instant(stamp));
         let opened = match self.open_pair(limits, class, context, ahead) {
             Ok(opened) => opened,
             Err(unkept) => {
-                let event = event_of(hit, |stamp| common.clock.instant(stamp));
                 context.meet_unkept(unkept, (class, event), (hit, at), amended.is_banned(at));
                 return;
             }
@@ -309,7 +324,6 @@ impl Engine {
             version: self.steps.newest().version,
             amended,
         };
-        let event = event_of(hit, |stamp| common.clock.instant(stamp));
         let (ruled, denial) = rule(working, class, (at, event), &ruling_context);
         let now = working.pair.now();
         let is_near = rulings.tells_near && stated && context.is_near(&working.pair, class);
@@ -324,18 +338,13 @@ impl Engine {
         }
         context.count(ruled, hit, at);
         rulings.note(ahead.number, ruled.excess, is_near);
-        if let Rule::Limited { rate, .. } = context.rule
-            && rate.candidate().is_some()
-        {
+        if context.has_candidate() {
             let ruled = (at, amended.is_banned(at), ruled);
             self.entry_beside(common, context, ahead, ruled, rulings);
         }
         let standing = ScopeStanding {
             identity: ahead.identity,
-            position: LogPosition {
-                entry: ahead.number,
-                ..common.position
-            },
+            position: common.position_of(ahead),
             now,
             over: self.now(),
             before,
@@ -361,15 +370,11 @@ impl Engine {
         let Some(class) = rate.candidate_class_of(domain) else {
             return;
         };
-        let position = LogPosition {
-            entry: ahead.number,
-            ..common.position
-        };
         let entry = RuledEntry {
             resource: context.name,
             domain,
             identity: ahead.identity,
-            position,
+            position: common.position_of(ahead),
             at,
             event: event_of(ahead.hit, |stamp| common.clock.instant(stamp)),
             banned,

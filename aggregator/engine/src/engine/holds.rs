@@ -214,33 +214,8 @@ impl Engine {
                 context.counts.ops += 1;
                 let status = match context.door {
                     Admission::Counted { index, agent } => {
-                        let is_banned = self.is_banned_op(index, op);
-                        let Some((held, out)) = self.holders.at(index) else {
-                            continue;
-                        };
-                        let id = HoldId {
-                            agent,
-                            number: op.number,
-                        };
-                        if is_banned && let Some(domain) = domain_of(op) {
-                            banned.push((held.name.clone(), domain));
-                        }
-                        let at = clock.instant(op.at);
-                        let counts = &mut context.counts;
-                        let status = match op.action {
-                            // A hold that exists already gets the usual verdict.
-                            HoldAction::Reserve { .. }
-                                if is_banned && held.copies.hold_of(id).is_none() =>
-                            {
-                                nothing_granted(op, counts)
-                            }
-                            _ => apply(held, id, op, at, out, counts),
-                        };
-                        held.follow(out, &mut sink);
-                        match is_banned {
-                            true => all_too_much(&mut held.copies, id, op, status, counts),
-                            false => status,
-                        }
+                        let (at, counts) = (clock.instant(op.at), &mut context.counts);
+                        self.counted_op(index, agent, (op, at), counts, (&mut sink, &mut banned))
                     }
                     Admission::Free => let_through(op, &mut context.counts),
                     Admission::Unconfigured => turned_away(op, Why::Unconfigured),
@@ -258,6 +233,38 @@ impl Engine {
                 }
                 sink.next();
             }
+        }
+    }
+
+    /// Applies one operation on copies that are counted here; returns how its hold stands, if its agent has to know.
+    fn counted_op(
+        &mut self,
+        index: usize,
+        agent: AgentIx,
+        (op, at): (&HoldOp<'_>, Timestamp),
+        counts: &mut HoldCounts,
+        (sink, banned): (&mut StatementSink<'_>, &mut Vec<BannedPair>),
+    ) -> Option<HoldStatus> {
+        let is_banned = self.is_banned_op(index, op);
+        let (held, out) = self.holders.at(index)?;
+        let id = HoldId {
+            agent,
+            number: op.number,
+        };
+        if is_banned && let Some(domain) = domain_of(op) {
+            banned.push((held.name.clone(), domain));
+        }
+        let status = match op.action {
+            // A hold that exists already gets the usual verdict.
+            HoldAction::Reserve { .. } if is_banned && held.copies.hold_of(id).is_none() => {
+                nothing_granted(op, counts)
+            }
+            _ => apply(held, id, op, at, out, counts),
+        };
+        held.follow(out, sink);
+        match is_banned {
+            true => all_too_much(&mut held.copies, id, op, status, counts),
+            false => status,
         }
     }
 
@@ -345,19 +352,10 @@ fn apply(
             counts.seized += u64::from(seized);
             Some(status_of(copies, id))
         }),
-        HoldAction::Cancel => {
-            let live = copies
-                .hold_of(id)
-                .filter(|view| view.state == HoldState::Live);
-            let given = live.map_or(0, |view| view.copies);
-            match given {
-                0 => Ok(None),
-                given => copies.release(id, given, out).map(|()| {
-                    counts.released += u64::from(given);
-                    None
-                }),
-            }
-        }
+        HoldAction::Cancel => cancel(copies, id, out).map(|given| {
+            counts.released += u64::from(given);
+            None
+        }),
     };
     done.unwrap_or_else(|why| {
         Some(HoldStatus {
@@ -365,6 +363,17 @@ fn apply(
             ..status_of(copies, id)
         })
     })
+}
+
+/// Releases what a hold still has, if it is live; returns how many copies.
+fn cancel(copies: &mut Copies, id: HoldId, out: &mut Effects) -> Result<u32, OpRefused> {
+    let live = copies
+        .hold_of(id)
+        .filter(|view| view.state == HoldState::Live);
+    match live.map_or(0, |view| view.copies) {
+        0 => Ok(0),
+        given => copies.release(id, given, out).map(|()| given),
+    }
 }
 
 fn ask(id: HoldId, at: Timestamp, domain: &str, copies: u32) -> CopiesRequest<'_> {

@@ -112,11 +112,9 @@ pub(super) fn open(
         None => (make(&**disk, config)?, true),
     };
     let left = left_running(&**disk, dir)?;
-    let last_stop = match &left {
-        _ if new => LastStop::New,
-        None => LastStop::Clean,
-        Some(running) if boot.is_some() && running.boot.as_deref() == boot => LastStop::Killed,
-        Some(_) => LastStop::PowerCut,
+    let last_stop = match new {
+        true => LastStop::New,
+        false => last_stop(left.as_ref(), boot),
     };
     let left_ack = left.map_or(Ack::Synced, |running| running.ack);
     let mut recovery = Recovery {
@@ -140,14 +138,7 @@ pub(super) fn open(
         begin_generation(&**disk, dir, &mut description, &mut partitions)?;
     }
     if last_stop.leaves_unsynced() {
-        // The aggregator rules by what it reads from here on, and writes limits activations for it. Where
-        // records are promised to survive a power cut, they must do so even if the last writer did not sync
-        // them. And what was cut off must not reappear after records that are acknowledged from now on.
-        let promised =
-            |one: &&mut Partition| config.ack == Ack::Synced || one.stream == Stream::Limits;
-        for partition in partitions.iter_mut().filter(promised) {
-            partition.sync().map_err(OpenError::io(&partition.dir))?;
-        }
+        sync_promised(config.ack, &mut partitions)?;
     }
     let running = Running {
         boot: boot.map(str::to_owned),
@@ -162,6 +153,28 @@ pub(super) fn open(
         lock,
         report,
     })
+}
+
+/// How the last process on a journal ended, by what it left there.
+fn last_stop(left: Option<&Running>, boot: Option<&str>) -> LastStop {
+    match left {
+        None => LastStop::Clean,
+        Some(running) if boot.is_some() && running.boot.as_deref() == boot => LastStop::Killed,
+        Some(_) => LastStop::PowerCut,
+    }
+}
+
+/// Syncs what is promised to survive a power cut.
+///
+/// The aggregator rules by what it reads from here on, and writes limits activations for it. Where records are promised
+/// to survive a power cut, they must do so even if the last writer did not sync them. And what was cut off must not
+/// reappear after records that are acknowledged from now on.
+fn sync_promised(ack: Ack, partitions: &mut [Partition]) -> Result<(), OpenError> {
+    let promised = |one: &&mut Partition| ack == Ack::Synced || one.stream == Stream::Limits;
+    for partition in partitions.iter_mut().filter(promised) {
+        partition.sync().map_err(OpenError::io(&partition.dir))?;
+    }
+    Ok(())
 }
 
 fn take_lock(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Box<dyn Send>, OpenError> {

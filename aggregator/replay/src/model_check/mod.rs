@@ -21,7 +21,7 @@ use tollgate_shared::keyring::Keyring;
 use tollgate_shared::log_position::Code;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::HitBatch;
-use tollgate_shared::wire::record::{Record, needs_tag};
+use tollgate_shared::wire::record::{Record, Totals, needs_tag};
 
 pub use entries::{cause_to_wire, kind_to_model, part_to_model};
 pub use limits::{act_to_model, to_model};
@@ -149,72 +149,9 @@ pub fn feed<'a>(
             });
             ModelRuling::default()
         }
-        Record::Totals(totals) => {
-            let total = Total {
-                resource: totals.resource,
-                source_partition: totals.source_partition,
-                source_offset: totals.source_offset,
-                parts: totals.counted().map(part_to_model).collect(),
-            };
-            let totals_of = vec![total];
-            let totals_input = LogInput::Totals {
-                offset,
-                totals: totals_of,
-            };
-            let outcome = model.apply(&totals_input);
-            ModelRuling {
-                changes: outcome.changes,
-                totals: outcome.totals,
-                first_total_us: totals
-                    .counted()
-                    .next()
-                    .map_or(0, |total| total.at().as_micros()),
-                ..ModelRuling::default()
-            }
-        }
+        Record::Totals(totals) => feed_totals(model, offset, totals),
         Record::LimitsActivation(activation) => {
-            let known = model.version().map_or(Bound::Unbounded, Bound::Excluded);
-            let is_known = model
-                .version()
-                .is_some_and(|version| activation.version <= version);
-            let mut fed = ModelRuling::default();
-            if is_known {
-                return fed;
-            }
-            let new = versions
-                .all
-                .range((known, Bound::Included(activation.version)));
-            // One after the other: the engine states what each version changes.
-            for (version, brought) in new {
-                let input = match brought {
-                    Brought::Limits(limits) => {
-                        let limits = to_model(limits);
-                        fed.versions.push((*version, limits.clone()));
-                        LogInput::Limits {
-                            offset,
-                            appended_us,
-                            versions: vec![(*version, limits)],
-                        }
-                    }
-                    Brought::Act(act) => {
-                        let last = versions.all.range(..*version).rev();
-                        let limits = last
-                            .filter_map(|(_, brought)| match brought {
-                                Brought::Limits(limits) => Some(limits),
-                                Brought::Act(_) => None,
-                            })
-                            .next();
-                        LogInput::Amendment {
-                            offset,
-                            appended_us,
-                            version: *version,
-                            act: act_to_model(act, limits, wanted),
-                        }
-                    }
-                };
-                fed.changes.extend(model.apply(&input).changes);
-            }
-            fed
+            feed_activation(model, at, activation.version, versions, wanted)
         }
         // The model does not rule copies.
         Record::Genesis(_)
@@ -223,6 +160,79 @@ pub fn feed<'a>(
         | Record::StateDigest(_)
         | Record::Unknown { .. } => ModelRuling::default(),
     }
+}
+
+fn feed_totals<'a>(
+    model: &mut PartitionModel,
+    offset: u64,
+    totals: &Totals<'_>,
+) -> ModelRuling<'a> {
+    let total = Total {
+        resource: totals.resource,
+        source_partition: totals.source_partition,
+        source_offset: totals.source_offset,
+        parts: totals.counted().map(part_to_model).collect(),
+    };
+    let outcome = model.apply(&LogInput::Totals {
+        offset,
+        totals: vec![total],
+    });
+    let first = totals.counted().next();
+    ModelRuling {
+        changes: outcome.changes,
+        totals: outcome.totals,
+        first_total_us: first.map_or(0, |total| total.at().as_micros()),
+        ..ModelRuling::default()
+    }
+}
+
+/// Gives the model each version that an activation brings into force, one after the other: the engine states what each
+/// changes.
+fn feed_activation<'a>(
+    model: &mut PartitionModel,
+    at: RecordPosition,
+    activated: u64,
+    versions: &Versions,
+    wanted: &dyn Fn(&str, &str) -> bool,
+) -> ModelRuling<'a> {
+    let mut fed = ModelRuling::default();
+    let known = model.version();
+    if known.is_some_and(|known| activated <= known) {
+        return fed;
+    }
+    let RecordPosition {
+        offset,
+        appended_us,
+    } = at;
+    let from = known.map_or(Bound::Unbounded, Bound::Excluded);
+    for (version, brought) in versions.all.range((from, Bound::Included(activated))) {
+        let input = match brought {
+            Brought::Limits(limits) => {
+                let limits = to_model(limits);
+                fed.versions.push((*version, limits.clone()));
+                LogInput::Limits {
+                    offset,
+                    appended_us,
+                    versions: vec![(*version, limits)],
+                }
+            }
+            Brought::Act(act) => {
+                let mut before = versions.all.range(..*version).rev();
+                let limits = before.find_map(|(_, brought)| match brought {
+                    Brought::Limits(limits) => Some(limits),
+                    Brought::Act(_) => None,
+                });
+                LogInput::Amendment {
+                    offset,
+                    appended_us,
+                    version: *version,
+                    act: act_to_model(act, limits, wanted),
+                }
+            }
+        };
+        fed.changes.extend(model.apply(&input).changes);
+    }
+    fed
 }
 
 fn feed_hits<'a>(
