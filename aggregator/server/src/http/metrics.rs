@@ -4,8 +4,8 @@ mod by_resource;
 mod rows;
 mod security;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, LazyLock};
 
 use metrics::{Key, KeyName, Label, Level, Metadata, Recorder as _, SharedString, Unit};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
@@ -24,8 +24,7 @@ use tollgate_log::DeadLetterCounters;
 /// The metrics at `/metrics`. The recorder belongs to this aggregator and not to the process, so that two aggregators
 /// in one process, as in tests, do not share counters.
 pub struct Metrics {
-    /// Made at the first scrape: calibrating its clock takes 200 ms, which would delay the start.
-    recorder: LazyLock<PrometheusRecorder>,
+    recorder: PrometheusRecorder,
     edge: Arc<Edge>,
     link: Arc<LinkCounters>,
     feed: Arc<FeedCounters>,
@@ -48,7 +47,7 @@ impl Metrics {
         (name, group): (String, String),
     ) -> Self {
         Self {
-            recorder: LazyLock::new(|| PrometheusBuilder::new().build_recorder()),
+            recorder: PrometheusBuilder::new().build_recorder(),
             edge,
             link,
             feed,
