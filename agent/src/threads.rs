@@ -2,10 +2,10 @@
 //!
 //! No thread is of use without the others: without the flusher no call is recorded, without the network thread no
 //! denial arrives, without Kafka's neither. So a panic of one ends the agent, which is blind from then on: it lets calls
-//! through, or refuses them, as the policy `blind` says. A panic of one of the network thread's tasks counts as
-//! a panic of that thread.
-//! Knows nothing of what the threads do, and of Kafka's own threads. What stays true: a panic is counted, published and
-//! logged, and nobody waits for a thread that is gone. If the host aborts on panics, the agent cannot catch them.
+//! through, or refuses them, as the policy `blind` says. A panic of one of the network thread's tasks counts as a panic
+//! of that thread. Knows nothing of what the threads do, and of Kafka's own threads. What stays true: a panic is
+//! counted, published and logged, and nobody waits for a thread that is gone. If the host aborts on panics, the agent
+//! cannot catch them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -21,14 +21,7 @@ impl Task {
         events: mpsc::Sender<DriverEvent>,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        let task = tokio::spawn(work);
-        let handle = task.abort_handle();
-        tokio::spawn(async move {
-            if let Some(panic) = Panic::of(task.await) {
-                report(&events, panic).await;
-            }
-        });
-        Self(handle)
+        Self(watched(work, move || Some(events)))
     }
 }
 
@@ -43,19 +36,25 @@ pub(super) fn start_beside(
     events: mpsc::WeakSender<DriverEvent>,
     work: impl Future<Output = ()> + Send + 'static,
 ) {
-    let task = tokio::spawn(work);
-    tokio::spawn(async move {
-        if let Some(panic) = Panic::of(task.await)
-            && let Some(events) = events.upgrade()
-        {
-            report(&events, panic).await;
-        }
-    });
+    watched(work, move || events.upgrade());
 }
 
-async fn report(events: &mpsc::Sender<DriverEvent>, panic: Panic) {
-    // If this fails, the driver has ended.
-    let _ = events.send(DriverEvent::Panicked(panic)).await;
+/// Starts a task whose panic goes to the driver, if that has a channel.
+fn watched(
+    work: impl Future<Output = ()> + Send + 'static,
+    events: impl FnOnce() -> Option<mpsc::Sender<DriverEvent>> + Send + 'static,
+) -> AbortHandle {
+    let task = tokio::spawn(work);
+    let handle = task.abort_handle();
+    tokio::spawn(async move {
+        if let Some(panic) = Panic::of(task.await)
+            && let Some(events) = events()
+        {
+            // If this fails, the driver has ended.
+            let _ = events.send(DriverEvent::Panicked(panic)).await;
+        }
+    });
+    handle
 }
 
 /// The payload of a task's panic.
