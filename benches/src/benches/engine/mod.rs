@@ -26,7 +26,7 @@ use crate::harness::figure::{Figure, Target};
 use crate::load::SEED;
 use crate::load::batches::{BEGIN_US, Courier, ENTRIES, Offered};
 use crate::load::names::domain;
-use crate::load::partition::{Partition, limits_with};
+use crate::load::partition::{Partition, limits_text, limits_with};
 
 /// Entries of a round: long compared with the timer's resolution, short enough for many rounds.
 const ROUND_ENTRIES: usize = 500_000;
@@ -92,9 +92,7 @@ enum Constraint {
 impl Constraint {
     fn limits(self) -> String {
         let text = match self {
-            Self::Tier => {
-                format!("tiers = [{{ limit = {LIMIT}, window = \"1s\", active = \"1s\" }}]")
-            }
+            Self::Tier => return limits_text(LIMIT.into(), "1s", PAIRS_MAX),
             Self::Window => format!("rate = \"{LIMIT}/s\""),
             Self::Bucket => format!("bucket = {{ rate = \"{LIMIT}/s\", burst = {LIMIT} }}"),
             Self::Quota => format!("quota = [\"{}/month\"]", u64::from(LIMIT) * 30 * 86_400),

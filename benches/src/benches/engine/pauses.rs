@@ -12,7 +12,7 @@
 
 use tollgate_shared::time::Timestamp;
 
-use super::{LARGE, OFFERED_PER_SECOND, count_text};
+use super::{LARGE, OFFERED_PER_SECOND, PAIRS_MAX, count_text};
 use crate::harness::Session;
 use crate::harness::clock::took;
 use crate::harness::figure::{Figure, Target};
@@ -94,7 +94,7 @@ pub(super) fn run(session: &mut Session) -> anyhow::Result<()> {
 
 impl Longest {
     fn round(&mut self) -> anyhow::Result<()> {
-        let mut partition = Partition::new(&limits_text(LIMIT.into(), "1s", 4_000_000_000))?;
+        let mut partition = Partition::new(&limits_text(LIMIT.into(), "1s", PAIRS_MAX))?;
         let mut courier = Courier::default();
         let (growth, mut now_us) = grow(&mut partition, &mut courier)?;
         self.growth.push(growth);
@@ -113,8 +113,7 @@ impl Longest {
         drop(frozen);
 
         now_us = deny(&mut partition, &mut courier, now_us)?;
-        let activation =
-            partition.version(&limits_text(u64::from(LIMIT) / 2, "1s", 4_000_000_000))?;
+        let activation = partition.version(&limits_text(u64::from(LIMIT) / 2, "1s", PAIRS_MAX))?;
         let at = Timestamp::from_micros(now_us + TICK_EVERY_US / 2);
         let (_frozen, took_freeze) = took(|| partition.engine.freeze());
         self.freeze_denied.push(took_freeze.cpu_ns as f64 / 1_000.0);
