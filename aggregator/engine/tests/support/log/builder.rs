@@ -182,11 +182,14 @@ impl Builder {
         let version = self.version_numbers[target];
         self.next_version = self.next_version.max(target + 1);
         self.known = self.known.max(version);
+        self.push_activation(version, Input::Limits(versions));
+    }
+
+    fn push_activation(&mut self, version: u64, input: Input) {
         let digest = [0; 32];
-        let bytes = self
-            .pen()
-            .limits_activation(&LimitsActivation { version, digest });
-        self.push(bytes, Some(Input::Limits(versions)));
+        let activation = LimitsActivation { version, digest };
+        let bytes = self.pen().limits_activation(&activation);
+        self.push(bytes, Some(input));
     }
 }
 
@@ -201,12 +204,7 @@ impl Builder {
             versions.acts.insert(self.known, Arc::new(act.clone()));
             brought.push((self.known, act));
         }
-        let version = self.known;
-        let digest = [0; 32];
-        let bytes = self
-            .pen()
-            .limits_activation(&LimitsActivation { version, digest });
-        self.push(bytes, Some(Input::Amendments(brought)));
+        self.push_activation(self.known, Input::Amendments(brought));
     }
 }
 
