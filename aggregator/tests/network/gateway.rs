@@ -84,8 +84,11 @@ impl Gateway {
 
     /// A counter's value; 0 if it has not been counted yet.
     pub fn metric(&self, name: &str) -> f64 {
-        let (_, text) = get(self.http.parse().unwrap(), "/metrics");
-        metric(&text, name).unwrap_or(0.0)
+        metric(&self.metrics(), name).unwrap_or(0.0)
+    }
+
+    fn metrics(&self) -> String {
+        get(self.http.parse().unwrap(), "/metrics").1
     }
 }
 
@@ -93,6 +96,20 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Its alert is the only one on a metric that no aggregator shows.
+#[test]
+fn a_gateways_agent_publishes_the_metric_of_panics() {
+    let gateway = Gateway::start("127.0.0.1:1");
+    let began = Instant::now();
+    while !gateway
+        .metrics()
+        .contains("\ntollgate_agent_threads_panicked_total{")
+    {
+        assert!(began.elapsed() < DEADLINE, "{}", gateway.metrics());
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

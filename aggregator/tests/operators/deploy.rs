@@ -88,7 +88,7 @@ fn alerts_and_panels_speak_of_metrics_that_an_aggregator_shows() {
     let mut shown = metrics(&text);
     // Shown from the first wrong clock on.
     shown.insert("tollgate_agent_clock_moved_seconds".to_owned());
-    // Published by services.
+    // Published by services: the tests of gateways look for it.
     shown.insert("tollgate_agent_threads_panicked_total".to_owned());
     // Shown where TLS is used.
     shown.insert("tollgate_tls_certificate_expires_seconds".to_owned());
