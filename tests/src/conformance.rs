@@ -8,8 +8,7 @@ mod open;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use tokio::sync::mpsc::Sender;
-use tollgate_log::{Answer, AppendError, Delivered, Log, LogEvent, Stream};
+use tollgate_log::{Answer, AppendError, Delivered, Log, LogEvent, LogSender, Stream};
 use tollgate_shared::wire::MESSAGE_BYTES_MAX;
 
 use self::open::Open;
@@ -20,7 +19,7 @@ pub const PARTITIONS: u32 = 3;
 /// An empty log with [`PARTITIONS`] partitions that nothing else uses.
 pub trait Medium {
     /// Opens it, or opens it again after it was closed.
-    fn open(&self, events: Sender<LogEvent>) -> Box<dyn Log>;
+    fn open(&self, events: LogSender) -> Box<dyn Log>;
 }
 
 /// A promise, by name.

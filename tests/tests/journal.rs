@@ -1,9 +1,8 @@
 //! Checks that the embedded journal keeps the promises of every log, in both durabilities.
 
 use tempfile::TempDir;
-use tokio::sync::mpsc::Sender;
 use tollgate_log::journal::{Ack, Journal, JournalConfig, JournalContext};
-use tollgate_log::{Log, LogEvent};
+use tollgate_log::{Log, LogSender};
 use tollgate_tests::conformance::{self, Medium, PARTITIONS};
 
 struct InDirectory {
@@ -13,7 +12,7 @@ struct InDirectory {
 }
 
 impl Medium for InDirectory {
-    fn open(&self, events: Sender<LogEvent>) -> Box<dyn Log> {
+    fn open(&self, events: LogSender) -> Box<dyn Log> {
         let config = JournalConfig {
             partitions: PARTITIONS,
             ack: self.ack,

@@ -5,8 +5,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tokio::sync::mpsc::Sender;
-use tollgate_log::{AppendError, Log, LogEvent, Stream, Ticket};
+use tollgate_log::{AppendError, Log, LogEvent, LogSender, Stream, Ticket};
 use tollgate_shared::time::Timestamp;
 use tollgate_tests::conformance::{self, Medium, PARTITIONS};
 use tollgate_tests::simulation::shared_log::{Append, Session, SharedLog};
@@ -26,7 +25,7 @@ enum Command {
 struct Opened(mpsc::Sender<Command>);
 
 impl Medium for InMemory {
-    fn open(&self, events: Sender<LogEvent>) -> Box<dyn Log> {
+    fn open(&self, events: LogSender) -> Box<dyn Log> {
         let (commands, taken) = mpsc::channel();
         let log = Arc::clone(&self.0);
         std::thread::spawn(move || serve(&log, &taken, &events));
@@ -65,7 +64,7 @@ impl Log for Opened {
     }
 }
 
-fn serve(log: &Mutex<SharedLog>, commands: &mpsc::Receiver<Command>, events: &Sender<LogEvent>) {
+fn serve(log: &Mutex<SharedLog>, commands: &mpsc::Receiver<Command>, events: &LogSender) {
     let mut session = Session::default();
     let mut closed = false;
     while let Ok(command) = commands.recv() {
@@ -93,11 +92,7 @@ fn serve(log: &Mutex<SharedLog>, commands: &mpsc::Receiver<Command>, events: &Se
             outgoing.extend(log.deliver(&mut session, SOME));
         }
         drop(log);
-        for event in outgoing {
-            if events.blocking_send(event).is_err() {
-                return;
-            }
-        }
+        events.send_all(outgoing);
     }
 }
 

@@ -9,12 +9,15 @@
 //! append times never decrease within a partition, except in Kafka when another broker, whose clock may be
 //! behind, becomes the partition's leader.
 
+mod channel;
 pub mod clock;
 pub mod journal;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 
 use std::sync::atomic::AtomicU64;
+
+pub use channel::{LogReceiver, LogSender, channel};
 
 use tollgate_shared::time::{Span, Timestamp};
 
@@ -181,6 +184,19 @@ impl LogEvent {
     }
 }
 
+/// A record to be appended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Append {
+    /// The stream.
+    pub stream: Stream,
+    /// The partition.
+    pub partition: u32,
+    /// Names the answer.
+    pub ticket: Ticket,
+    /// The record's bytes.
+    pub record: Vec<u8>,
+}
+
 /// An open log. It sends events to the channel that its owner passed when opening it.
 pub trait Log: Send {
     /// How many partitions `Hits` has.
@@ -189,6 +205,18 @@ pub trait Log: Send {
     /// Appends a record and answers with [`LogEvent::Appended`]. Appends to one partition by one
     /// caller keep their order.
     fn append(&mut self, stream: Stream, partition: u32, ticket: Ticket, record: Vec<u8>);
+
+    /// Appends several records in this order. A log with a thread of its own wakes it once for all of them.
+    fn append_all(&mut self, appends: Vec<Append>) {
+        for append in appends {
+            self.append(
+                append.stream,
+                append.partition,
+                append.ticket,
+                append.record,
+            );
+        }
+    }
 
     /// Delivers a partition's records from `from` on, and then each new one. Replaces an earlier follow of the
     /// same partition.

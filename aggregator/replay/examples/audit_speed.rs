@@ -12,7 +12,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::mpsc::{Receiver, channel};
 use tollgate_engine::engine::{Engine, Rulings};
 use tollgate_limits::Limits;
 use tollgate_shared::log_position::{Code, LogId};
@@ -26,7 +25,7 @@ use tollgate_shared::wire::limits_document::LimitsDocument;
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
 
 use tollgate_log::journal::{Journal, JournalConfig, JournalContext};
-use tollgate_log::{Log as _, LogEvent, Stream, Ticket};
+use tollgate_log::{Log as _, LogEvent, LogReceiver, Stream, Ticket, channel};
 
 const PARTITIONS: u32 = 16;
 const PAIRS: u64 = 1_000_000;
@@ -42,7 +41,7 @@ const LOG: LogId = LogId {
 
 struct Out {
     journal: Journal,
-    events: Receiver<LogEvent>,
+    events: LogReceiver,
     clock: Arc<AtomicU64>,
     sent: u64,
     answered: u64,

@@ -7,7 +7,6 @@
 //! Knows nothing of what makes a version. What stays true: the next version is appended once the log has the previous
 //! one, so that another pusher in between causes a conflict, and the versions before the conflict stay.
 
-use tokio::sync::mpsc;
 use tollgate_shared::log_position::LogId;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::NAME_BYTES_MAX;
@@ -22,7 +21,7 @@ use crate::exit::{Exit, Failure};
 use tollgate_limits::versions::{Entered, Void};
 use tollgate_log::clock::wall;
 use tollgate_log::kafka::{KafkaConfig, KafkaLog};
-use tollgate_log::{AppendError, Log as _, LogEvent, Stream, Ticket};
+use tollgate_log::{AppendError, Log as _, LogEvent, LogReceiver, Stream, Ticket};
 use tollgate_server::core::limits_push::{Pushed, cut};
 use tollgate_server::serve::host_name;
 
@@ -32,7 +31,7 @@ const EVENTS_MAX: usize = 64;
 /// The stream of limits, read to its end, to which versions are appended.
 pub(super) struct LimitsStream {
     log: KafkaLog,
-    inbox: mpsc::Receiver<LogEvent>,
+    inbox: LogReceiver,
     history: History,
     appended: u64,
 }
@@ -40,7 +39,7 @@ pub(super) struct LimitsStream {
 impl LimitsStream {
     /// Opens the stream, and reads everything in it.
     pub(super) fn open(kafka: &KafkaConfig, history: History) -> Result<Self, Failure> {
-        let (events, inbox) = mpsc::channel(EVENTS_MAX);
+        let (events, inbox) = tollgate_log::channel(EVENTS_MAX);
         let mut log = KafkaLog::open(kafka.clone(), events)?;
         log.follow(Stream::Limits, 0, history.next);
         let mut stream = Self {
@@ -172,7 +171,7 @@ pub(super) fn conflict(expected: u64, found: u64) -> Failure {
 
 /// Takes events until `found` returns a value, for an event or for the outcome of a push.
 fn until<T>(
-    inbox: &mut mpsc::Receiver<LogEvent>,
+    inbox: &mut LogReceiver,
     history: &mut History,
     mut found: impl FnMut(&LogEvent, Option<Entered>) -> Result<Option<T>, Failure>,
 ) -> Result<T, Failure> {

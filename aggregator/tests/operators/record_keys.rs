@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use serde_json::Value;
-use tokio::sync::mpsc;
 use tollgate_log::journal::{Journal, JournalConfig, JournalContext};
 use tollgate_log::{Log as _, LogEvent, Stream, Ticket};
 use tollgate_shared::mac::MacKey;
@@ -54,7 +53,7 @@ async fn forge(dir: &Path) {
         partitions: PARTITIONS,
         ..JournalConfig::new(dir.join("tollgate-data"))
     };
-    let (events, mut inbox) = mpsc::channel(64);
+    let (events, mut inbox) = tollgate_log::channel(64);
     let opened = Journal::open(config, JournalContext::of_this_machine(), events);
     let mut journal = opened.expect("it was closed").0;
     let target = partition_of_resource("api.wide", PARTITIONS);

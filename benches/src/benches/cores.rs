@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
-use tokio::sync::mpsc;
 use tollgate_log::journal::{Journal, JournalConfig, JournalContext};
 use tollgate_log::{Log as _, LogEvent, Stream, Ticket};
 use tollgate_shared::names::partition_of_pair;
@@ -132,7 +131,7 @@ fn write_journal(journal: &Path, entries: u64) -> anyhow::Result<()> {
     let first = ServingAggregator::start_on_journal(journal, LIMITS, 1)?;
     first.await_ready(PARTITIONS, WITHIN)?;
     first.kill()?;
-    let (events, mut inbox) = mpsc::channel(1_024);
+    let (events, mut inbox) = tollgate_log::channel(1_024);
     let config = JournalConfig::new(journal);
     let (mut log, _) = Journal::open(config, JournalContext::of_this_machine(), events)?;
     let mut writers: Vec<PartitionWriter> = (0..PARTITIONS).map(PartitionWriter::new).collect();

@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::mpsc::{Receiver, channel};
-use tollgate_log::{AppendError, Delivered, Log, LogEvent, Stream, Ticket};
+use tollgate_log::{AppendError, Delivered, Log, LogEvent, LogReceiver, Stream, Ticket, channel};
 
 use super::{Medium, PARTITIONS};
 
@@ -16,7 +15,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// An open log and its events.
 pub struct Open {
     pub log: Box<dyn Log>,
-    inbox: Receiver<LogEvent>,
+    inbox: LogReceiver,
     /// Events that no search has picked yet.
     pub passed_over: Vec<LogEvent>,
     tickets: u64,

@@ -68,10 +68,11 @@ impl Link {
         }
     }
 
-    fn answer(&self, peer: &AgentPeer, answer: &FromAggregator) {
+    fn answer(&mut self, peer: &AgentPeer, answer: &FromAggregator) {
         let mut writer = Writer::new();
         answer.encode(&mut writer);
         self.answers.send(peer, writer.as_slice());
+        self.answers.wake();
     }
 
     fn until(&self, what: &str, mut is: impl FnMut(&Self) -> bool) {

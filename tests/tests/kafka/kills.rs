@@ -15,7 +15,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use tempfile::TempDir;
-use tokio::sync::mpsc;
 use tollgate_log::kafka::{KafkaConfig, KafkaLog};
 use tollgate_log::{Log as _, LogEvent, Stream};
 use tollgate_shared::names::partition_of_pair;
@@ -315,7 +314,7 @@ fn read_all(kafka: &LocalKafka, prefix: &str) -> WholeLog {
         partitions: PARTITIONS,
         ..KafkaConfig::new(kafka.bootstrap())
     };
-    let (events, mut inbox) = mpsc::channel(64);
+    let (events, mut inbox) = tollgate_log::channel(64);
     let mut log = KafkaLog::open(config, events).expect("opens");
     let mut all = vec![((Stream::Limits, 0), Vec::new())];
     all.extend((0..PARTITIONS).map(|partition| ((Stream::Hits, partition), Vec::new())));

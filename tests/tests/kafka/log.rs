@@ -6,9 +6,8 @@ use std::time::Duration;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tollgate_log::kafka::{self, Expected, KafkaConfig, KafkaFault, KafkaLog};
-use tollgate_log::{AppendError, Log, LogEvent, Stream, Ticket};
+use tollgate_log::{AppendError, Log, LogEvent, LogReceiver, LogSender, Stream, Ticket, channel};
 use tollgate_tests::conformance::{self, Medium, PARTITIONS};
 use tollgate_tests::kafka::LocalKafka;
 
@@ -26,7 +25,7 @@ fn config(bootstrap: &str, topic_prefix: String) -> KafkaConfig {
 struct Topics(KafkaConfig);
 
 impl Medium for Topics {
-    fn open(&self, events: Sender<LogEvent>) -> Box<dyn Log> {
+    fn open(&self, events: LogSender) -> Box<dyn Log> {
         Box::new(KafkaLog::open(self.0.clone(), events).expect("opens"))
     }
 }
@@ -200,7 +199,7 @@ pub fn a_broker_that_returns_is_reported_once(_shared: &LocalKafka) {
 /// An open log and its events.
 struct Open {
     log: KafkaLog,
-    inbox: Receiver<LogEvent>,
+    inbox: LogReceiver,
     passed_over: Vec<LogEvent>,
     clock: tokio::runtime::Runtime,
 }

@@ -40,11 +40,10 @@ mod thread;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
 use tollgate_shared::time::Span;
 
 use super::clock::{WallClock, system_clock};
-use super::{Log, LogEvent, Stream, Ticket};
+use super::{Append, Log, LogSender, Stream, Ticket};
 
 pub use self::error::{Corruption, OpenError, ReadError};
 pub use self::opening::{LastStop, OpenReport, Torn};
@@ -150,7 +149,7 @@ impl Journal {
     pub fn open(
         config: JournalConfig,
         context: JournalContext,
-        events: mpsc::Sender<LogEvent>,
+        events: LogSender,
     ) -> Result<(Self, OpenReport), OpenError> {
         let partitions = config.partitions;
         let queue_bytes_max = config.queue_bytes_max;
@@ -168,7 +167,16 @@ impl Log for Journal {
     }
 
     fn append(&mut self, stream: Stream, partition: u32, ticket: Ticket, record: Vec<u8>) {
-        self.queue.append(stream, partition, ticket, record);
+        self.queue.append(vec![Append {
+            stream,
+            partition,
+            ticket,
+            record,
+        }]);
+    }
+
+    fn append_all(&mut self, appends: Vec<Append>) {
+        self.queue.append(appends);
     }
 
     fn follow(&mut self, stream: Stream, partition: u32, from: u64) {

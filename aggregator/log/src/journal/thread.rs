@@ -4,15 +4,14 @@
 //! true: the owner never waits; the thread waits while its owner does not take events; when the owner
 //! closes or drops the journal, the thread first finishes what it has accepted.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-
-use super::super::{AppendError, LogEvent, Stream, Ticket};
+use super::super::{Append, AppendError, LogEvent, LogSender, Stream};
 use super::TURN_BYTES;
 use super::core::{Core, JournalCommand};
 use super::frame::RECORD_HEADER_BYTES;
@@ -21,12 +20,12 @@ use crate::clock::WallClock;
 /// How often a journal without commands tidies its segments. Retention is counted in hours.
 const IDLE_TURN: Duration = Duration::from_secs(1);
 
-/// Events of a turn are sent together, unless they deliver more than this. Each one that is sent alone may find the
-/// owner waiting, and wakes it: with 16 partitions 16 times for each tick.
+/// Events of a turn are sent at once, unless they deliver more than this. Each sending may find the owner waiting, and
+/// wake it: one for each event would do so with 16 partitions 16 times for each tick.
 const TOGETHER_BYTES: usize = 64 * 1024;
 
 enum Message {
-    Command(JournalCommand),
+    Commands(Vec<JournalCommand>),
     Close,
 }
 
@@ -38,31 +37,42 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub fn append(&self, stream: Stream, partition: u32, ticket: Ticket, record: Vec<u8>) {
+    /// Passes on appends together: one after the other, the thread would begin with the first, and write it alone.
+    pub fn append(&self, appends: Vec<Append>) {
+        let commands = appends.into_iter().map(|append| self.accept(append));
+        self.send(Message::Commands(commands.collect()));
+    }
+
+    fn accept(&self, append: Append) -> JournalCommand {
+        let Append {
+            stream,
+            partition,
+            ticket,
+            record,
+        } = append;
         let cost = cost(&record);
         let before = self.bytes.fetch_add(cost, Ordering::Relaxed);
         // An empty queue takes one record, however small the bound.
-        let command = if before == 0 || before + cost <= self.bytes_max {
-            JournalCommand::Append {
+        if before == 0 || before + cost <= self.bytes_max {
+            return JournalCommand::Append {
                 stream,
                 partition,
                 ticket,
                 record,
-            }
-        } else {
-            // Queue only the ticket, which the owner keeps as well.
-            self.bytes.fetch_sub(cost, Ordering::Relaxed);
-            JournalCommand::Refuse { ticket }
-        };
-        self.send(Message::Command(command));
+            };
+        }
+        // Queue only the ticket, which the owner keeps as well.
+        self.bytes.fetch_sub(cost, Ordering::Relaxed);
+        JournalCommand::Refuse { ticket }
     }
 
     pub fn follow(&self, stream: Stream, partition: u32, from: u64) {
-        self.send(Message::Command(JournalCommand::Follow {
+        let follow = JournalCommand::Follow {
             stream,
             partition,
             from,
-        }));
+        };
+        self.send(Message::Commands(vec![follow]));
     }
 
     pub fn close(&self) {
@@ -79,13 +89,15 @@ impl Queue {
 pub(super) fn start(
     core: Core,
     clock: WallClock,
-    events: mpsc::Sender<LogEvent>,
+    events: LogSender,
     bytes_max: usize,
 ) -> io::Result<Queue> {
     let (messages, inbox) = channel();
     let bytes = Arc::new(AtomicUsize::new(0));
     let mut worker = Worker {
         inbox,
+        waiting: VecDeque::new(),
+        is_closing: false,
         bytes: Arc::clone(&bytes),
         clock,
         outbox: Outbox {
@@ -106,6 +118,9 @@ pub(super) fn start(
 
 struct Worker {
     inbox: Receiver<Message>,
+    /// Commands that were received, and found no room in a turn yet.
+    waiting: VecDeque<JournalCommand>,
+    is_closing: bool,
     bytes: Arc<AtomicUsize>,
     clock: WallClock,
     outbox: Outbox,
@@ -113,7 +128,7 @@ struct Worker {
 
 /// Events on their way to the owner.
 struct Outbox {
-    events: mpsc::Sender<LogEvent>,
+    events: LogSender,
     waiting: Vec<LogEvent>,
     /// What the waiting ones deliver.
     bytes: usize,
@@ -136,9 +151,9 @@ impl Outbox {
     /// Sends everything that waits, in order.
     fn send(&mut self) {
         self.bytes = 0;
-        for event in self.waiting.drain(..) {
-            // If the owner is gone nobody receives the event; its records are written all the same.
-            let _ = self.events.blocking_send(event);
+        if !self.waiting.is_empty() {
+            // If the owner is gone nobody receives them; their records are written all the same.
+            self.events.send_all(std::mem::take(&mut self.waiting));
         }
     }
 }
@@ -148,7 +163,6 @@ impl Outbox {
 struct Gathered {
     commands: Vec<JournalCommand>,
     bytes: usize,
-    close: bool,
 }
 
 impl Worker {
@@ -166,7 +180,7 @@ impl Worker {
             });
             outbox.send();
             turn.bytes = 0;
-            if turn.close {
+            if self.is_closing && self.waiting.is_empty() {
                 break;
             }
         }
@@ -177,20 +191,36 @@ impl Worker {
     }
 
     /// Takes commands from the queue, up to a turn's size; waits for one unless there is `more` to do.
-    fn gather(&self, turn: &mut Gathered, more: bool) {
-        if !more {
+    fn gather(&mut self, turn: &mut Gathered, more: bool) {
+        if !more && self.waiting.is_empty() {
             match self.inbox.recv_timeout(IDLE_TURN) {
-                Ok(message) => turn.add(message),
+                Ok(message) => self.receive(message),
                 Err(RecvTimeoutError::Timeout) => return,
-                Err(RecvTimeoutError::Disconnected) => turn.close = true,
+                Err(RecvTimeoutError::Disconnected) => self.is_closing = true,
             }
         }
-        while !turn.close && turn.bytes < TURN_BYTES {
-            match self.inbox.try_recv() {
-                Ok(message) => turn.add(message),
-                Err(TryRecvError::Empty) => return,
-                Err(TryRecvError::Disconnected) => turn.close = true,
+        loop {
+            while turn.bytes < TURN_BYTES
+                && let Some(command) = self.waiting.pop_front()
+            {
+                turn.bytes += cost_of(&command);
+                turn.commands.push(command);
             }
+            if self.is_closing || !self.waiting.is_empty() {
+                return;
+            }
+            match self.inbox.try_recv() {
+                Ok(message) => self.receive(message),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => self.is_closing = true,
+            }
+        }
+    }
+
+    fn receive(&mut self, message: Message) {
+        match message {
+            Message::Close => self.is_closing = true,
+            Message::Commands(commands) => self.waiting.extend(commands),
         }
     }
 
@@ -199,30 +229,28 @@ impl Worker {
         self.outbox.push(LogEvent::Closed);
         self.outbox.send();
         while let Ok(message) = self.inbox.recv() {
-            let Message::Command(
-                JournalCommand::Append { ticket, .. } | JournalCommand::Refuse { ticket },
-            ) = message
-            else {
+            let Message::Commands(commands) = message else {
                 continue;
             };
-            let why = AppendError::NotNow("the journal is closed".to_owned());
-            self.outbox.push(LogEvent::answer(ticket, Err(why)));
+            for command in commands {
+                let ticket = match command {
+                    JournalCommand::Append { ticket, .. } | JournalCommand::Refuse { ticket } => {
+                        ticket
+                    }
+                    JournalCommand::Follow { .. } => continue,
+                };
+                let why = AppendError::NotNow("the journal is closed".to_owned());
+                self.outbox.push(LogEvent::answer(ticket, Err(why)));
+            }
             self.outbox.send();
         }
     }
 }
 
-impl Gathered {
-    fn add(&mut self, message: Message) {
-        match message {
-            Message::Close => self.close = true,
-            Message::Command(command) => {
-                if let JournalCommand::Append { record, .. } = &command {
-                    self.bytes += cost(record);
-                }
-                self.commands.push(command);
-            }
-        }
+fn cost_of(command: &JournalCommand) -> usize {
+    match command {
+        JournalCommand::Append { record, .. } => cost(record),
+        JournalCommand::Refuse { .. } | JournalCommand::Follow { .. } => 0,
     }
 }
 

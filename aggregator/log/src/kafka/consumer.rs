@@ -13,10 +13,9 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
-use tokio::sync::mpsc;
 use tollgate_shared::time::Timestamp;
 
-use super::super::{Delivered, LogEvent, Stream};
+use super::super::{Delivered, LogEvent, LogSender, Stream};
 use super::topics::{self, Names};
 use super::{KafkaConfig, KafkaFault, producer, properties};
 
@@ -63,7 +62,7 @@ pub(super) struct Follows {
     names: Names,
     partitions: u32,
     follows: BTreeMap<(Stream, u32), Follow>,
-    events: mpsc::Sender<LogEvent>,
+    events: LogSender,
     /// Records of one partition that are about to be delivered.
     run: Vec<Delivered>,
     run_of: (Stream, u32),
@@ -81,7 +80,7 @@ struct Follow {
 }
 
 impl Follows {
-    pub fn new(config: &KafkaConfig, client: Client, events: mpsc::Sender<LogEvent>) -> Self {
+    pub fn new(config: &KafkaConfig, client: Client, events: LogSender) -> Self {
         Self {
             client,
             names: Names::of(config),
@@ -281,7 +280,7 @@ impl Follows {
 
     fn emit(&self, event: LogEvent) {
         // If the owner is gone, nobody receives the event.
-        let _ = self.events.blocking_send(event);
+        self.events.send(event);
     }
 }
 
@@ -308,7 +307,7 @@ fn is_recreated(
 struct MessageRun<'a> {
     names: &'a Names,
     follows: &'a mut BTreeMap<(Stream, u32), Follow>,
-    events: &'a mpsc::Sender<LogEvent>,
+    events: &'a LogSender,
     run: &'a mut Vec<Delivered>,
     run_of: &'a mut (Stream, u32),
     arena: &'a mut BytesMut,
@@ -333,7 +332,7 @@ impl MessageRun<'_> {
         }
         if offset != wanted {
             // Retention overtook this reader, or the log was recreated: Kafka went on at its first record.
-            let _ = self.events.blocking_send(LogEvent::Gap {
+            self.events.send(LogEvent::Gap {
                 stream,
                 partition: key.1,
                 wanted,
@@ -362,7 +361,7 @@ impl MessageRun<'_> {
             return;
         }
         let (stream, partition) = *self.run_of;
-        let _ = self.events.blocking_send(LogEvent::Delivered {
+        self.events.send(LogEvent::Delivered {
             stream,
             partition,
             records: std::mem::take(self.run),
@@ -370,7 +369,7 @@ impl MessageRun<'_> {
         let follow = self.follows.get_mut(&(stream, partition));
         let caught_up = follow.and_then(|follow| follow.caught_up(stream, partition));
         if let Some(event) = caught_up {
-            let _ = self.events.blocking_send(event);
+            self.events.send(event);
         }
     }
 }

@@ -41,9 +41,7 @@ mod topics;
 
 use std::collections::BTreeMap;
 
-use tokio::sync::mpsc;
-
-use super::{AppendError, Log, LogEvent, Stream, Ticket};
+use super::{AppendError, Log, LogSender, Stream, Ticket};
 pub use dead_letters::{DeadLetterTopic, FIRST_BYTES, RefusedRecord};
 pub use member::{Commits, GroupEvent, Member, Sink};
 pub use members::{MemberRecord, MembersChanged, Registry, Rules};
@@ -237,7 +235,7 @@ impl KafkaLog {
     ///
     /// [`KafkaFault`] if a property is wrong. Faults of topics are reported by [`LogEvent::Down`] and
     /// retried; [`check`] reports them beforehand.
-    pub fn open(config: KafkaConfig, events: mpsc::Sender<LogEvent>) -> Result<Self, KafkaFault> {
+    pub fn open(config: KafkaConfig, events: LogSender) -> Result<Self, KafkaFault> {
         let topics = topics::Names::of(&config);
         let partitions = config.partitions;
         let (shared, commands) = thread::start(config, events)?;

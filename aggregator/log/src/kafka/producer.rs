@@ -15,9 +15,8 @@ use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{
     BaseRecord, Producer as _, ProducerContext, PurgeConfig, ThreadedProducer,
 };
-use tokio::sync::mpsc;
 
-use super::super::{AppendError, LogEvent, Ticket};
+use super::super::{AppendError, LogEvent, LogSender, Ticket};
 use super::rights::{self, Unwritable};
 use super::{KafkaConfig, KafkaFault, properties, reach};
 
@@ -108,7 +107,7 @@ type Producer = ThreadedProducer<Answering>;
 
 /// Answers tickets from delivery reports.
 struct Answering {
-    events: mpsc::Sender<LogEvent>,
+    events: LogSender,
     state: Arc<ProducerState>,
 }
 
@@ -150,15 +149,12 @@ impl ProducerContext for Answering {
         // While the owner does not take its events, other answers wait too; the queue of records to send is
         // bounded.
         let answer = LogEvent::answer(Ticket(ticket as u64), result);
-        let _ = self.events.blocking_send(answer);
+        self.events.send(answer);
     }
 }
 
 impl ProducerShared {
-    pub fn create(
-        config: &KafkaConfig,
-        events: mpsc::Sender<LogEvent>,
-    ) -> Result<Self, KafkaFault> {
+    pub fn create(config: &KafkaConfig, events: LogSender) -> Result<Self, KafkaFault> {
         let state = Arc::new(ProducerState::default());
         let producer = create(config, events, &state)?;
         Ok(Self {
@@ -229,11 +225,7 @@ impl ProducerShared {
     }
 
     /// Recreates the producer if it cannot go on. Records of the old one are answered.
-    pub fn revive(
-        &self,
-        config: &KafkaConfig,
-        events: &mpsc::Sender<LogEvent>,
-    ) -> Result<(), KafkaFault> {
+    pub fn revive(&self, config: &KafkaConfig, events: &LogSender) -> Result<(), KafkaFault> {
         if !self.state.fatal.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
@@ -287,7 +279,7 @@ fn let_go(old: Producer) {
 
 fn create(
     config: &KafkaConfig,
-    events: mpsc::Sender<LogEvent>,
+    events: LogSender,
     state: &Arc<ProducerState>,
 ) -> Result<Producer, KafkaFault> {
     let context = Answering {

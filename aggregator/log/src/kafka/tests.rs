@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::LogEvent;
 
 fn config() -> KafkaConfig {
     // Nothing listens on port 1.
@@ -88,7 +89,7 @@ fn a_property_that_the_library_does_not_know_is_named() {
     config
         .properties
         .insert("lingr.ms".to_owned(), "1".to_owned());
-    let (events, _inbox) = mpsc::channel(8);
+    let (events, _inbox) = crate::channel(8);
     let Err(KafkaFault::Property { name, .. }) = KafkaLog::open(config, events) else {
         panic!("taken");
     };
@@ -108,7 +109,7 @@ fn a_missing_capability_names_its_build_feature() {
         let mut config = config();
         let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
         config.properties.extend(properties.iter().map(owned));
-        let (events, _inbox) = mpsc::channel(8);
+        let (events, _inbox) = crate::channel(8);
         KafkaLog::open(config, events)
             .err()
             .map(|fault| fault.to_string())
@@ -130,7 +131,7 @@ fn a_missing_capability_names_its_build_feature() {
 
 #[test]
 fn without_kafka_appends_are_refused_and_close_returns() {
-    let (events, mut inbox) = mpsc::channel(64);
+    let (events, mut inbox) = crate::channel(64);
     let mut log = KafkaLog::open(config(), events).expect("opens");
     let begun = Instant::now();
     log.follow(Stream::Hits, 0, 0);

@@ -18,9 +18,8 @@ use std::time::{Duration, Instant};
 
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
-use tokio::sync::mpsc;
 
-use super::super::{AppendError, LogEvent, Stream, Ticket};
+use super::super::{AppendError, LogEvent, LogSender, Stream, Ticket};
 use super::consumer::{self, Follows, WantedFollow};
 use super::producer::ProducerShared;
 use super::{KafkaConfig, KafkaFault, Missing, reach, reason, rights, topics};
@@ -63,7 +62,7 @@ pub(super) enum LogCommand {
 /// Creates the clients and starts the thread.
 pub(super) fn start(
     config: KafkaConfig,
-    events: mpsc::Sender<LogEvent>,
+    events: LogSender,
 ) -> Result<(ProducerShared, Sender<LogCommand>), KafkaFault> {
     let client = consumer::create(&config)?;
     let shared = ProducerShared::create(&config, events.clone())?;
@@ -98,7 +97,7 @@ struct Worker {
     follows: Follows,
     shared: ProducerShared,
     inbox: Receiver<LogCommand>,
-    events: mpsc::Sender<LogEvent>,
+    events: LogSender,
     /// Follows that have not begun.
     waiting: VecDeque<WantedFollow>,
     closing: bool,
@@ -148,7 +147,7 @@ impl Worker {
             ..
         } = self;
         drop(follows);
-        let _ = events.blocking_send(LogEvent::Closed);
+        events.send(LogEvent::Closed);
         while let Ok(command) = inbox.recv() {
             if let LogCommand::Refuse { ticket, error } = command {
                 refuse(&events, ticket, error);
@@ -326,18 +325,18 @@ impl Worker {
     fn report_down(&mut self, why: String) {
         if !self.down {
             self.down = true;
-            let _ = self.events.blocking_send(LogEvent::Down { why });
+            self.events.send(LogEvent::Down { why });
         }
     }
 
     fn report_up(&mut self) {
         if self.down {
             self.down = false;
-            let _ = self.events.blocking_send(LogEvent::Up);
+            self.events.send(LogEvent::Up);
         }
     }
 }
 
-fn refuse(events: &mpsc::Sender<LogEvent>, ticket: Ticket, error: AppendError) {
-    let _ = events.blocking_send(LogEvent::answer(ticket, Err(error)));
+fn refuse(events: &LogSender, ticket: Ticket, error: AppendError) {
+    events.send(LogEvent::answer(ticket, Err(error)));
 }

@@ -63,7 +63,7 @@ impl Default for Bounds {
             appends_bytes_each: 1 << 20,
             appends_bytes_of_address: 2 << 20,
             appends_bytes: 64 << 20,
-            ping: SECOND,
+            ping: 2 * SECOND,
             silence: 10 * SECOND,
             unpinged_silence: 600 * SECOND,
             stall: 10 * SECOND,

@@ -42,6 +42,9 @@ pub(crate) trait Conversation: Send + 'static {
     /// Takes what the peer sent: a message, a subscription or its cancellation.
     fn take(&mut self, event: Event) -> Result<(), Ended>;
 
+    /// Everything that was read at once was taken.
+    fn read_through(&mut self) {}
+
     /// Whether it can take more. While it cannot, the connection is not read; the code that changes this wakes the
     /// connection, except for what [`Self::catch_up`] waits for.
     fn may_take(&self) -> bool;

@@ -3,7 +3,7 @@
 //! ```text
 //! accepted ──10 s──> READY, and a hello or a topic      else: handshake
 //! a message's first byte ──5 s──> its last      else: slow message
-//! a byte ──1 s──> ping ──9 s──> a byte          else: silent
+//! a byte ──2 s──> ping ──8 s──> a byte          else: silent
 //! no pings (ZMTP 3.0), and topics: ──10 min──> a byte from it or to it     else: silent
 //! ```
 //!
@@ -236,23 +236,23 @@ mod tests {
         patience.ready(true);
         patience.begun();
         assert_eq!(
-            patience.look(at(began, 999), &BOUNDS(), 0, true),
+            patience.look(at(began, 1_999), &BOUNDS(), 0, true),
             Due::Nothing
-        );
-        assert_eq!(
-            patience.look(at(began, 1_000), &BOUNDS(), 0, true),
-            Due::Ping
         );
         assert_eq!(
             patience.look(at(began, 2_000), &BOUNDS(), 0, true),
-            Due::Nothing
-        );
-        patience.note_received(at(began, 2_100), true, true);
-        assert_eq!(
-            patience.look(at(began, 3_100), &BOUNDS(), 0, true),
             Due::Ping
         );
-        let due = patience.look(at(began, 12_100), &BOUNDS(), 0, true);
+        assert_eq!(
+            patience.look(at(began, 4_000), &BOUNDS(), 0, true),
+            Due::Nothing
+        );
+        patience.note_received(at(began, 4_100), true, true);
+        assert_eq!(
+            patience.look(at(began, 6_100), &BOUNDS(), 0, true),
+            Due::Ping
+        );
+        let due = patience.look(at(began, 14_100), &BOUNDS(), 0, true);
         assert!(matches!(due, Due::End(Ended::Silent { .. })));
     }
 

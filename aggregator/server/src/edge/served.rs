@@ -248,6 +248,18 @@ impl<C: Conversation, R: FnOnce(), B: FnOnce()> Served<'_, C, R, B> {
 
     /// Handles bytes until all are handled, or no more can be.
     fn handle(&mut self, input: &mut &[u8]) -> Result<(), Ended> {
+        let completed = self.take_all(input);
+        // What came before a fault is handed on, too.
+        self.conversation.read_through();
+        let between = self.decoder.is_between_messages();
+        self.patience
+            .note_received(Instant::now(), completed?, between);
+        self.account_unfinished();
+        Ok(())
+    }
+
+    /// Takes what bytes contain until all are handled, or no more can be. Returns whether they completed anything.
+    fn take_all(&mut self, input: &mut &[u8]) -> Result<bool, Ended> {
         let mut completed = false;
         while !input.is_empty() && self.may_read(self.connection.waiting()) {
             let Some(event) = self.decoder.next(input).map_err(Ended::Violation)? else {
@@ -273,11 +285,7 @@ impl<C: Conversation, R: FnOnce(), B: FnOnce()> Served<'_, C, R, B> {
                 }
             }
         }
-        let between = self.decoder.is_between_messages();
-        self.patience
-            .note_received(Instant::now(), completed, between);
-        self.account_unfinished();
-        Ok(())
+        Ok(completed)
     }
 
     fn look_whether_begun(&mut self) {

@@ -1,6 +1,6 @@
 //! The link's port: passes agents' messages to the core, and the core's answers to agents.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -55,8 +55,12 @@ pub enum Sent {
 }
 
 /// Sends answers to agents.
-#[derive(Clone, Debug)]
-pub struct Answers(Arc<Link>);
+#[derive(Debug)]
+pub struct Answers {
+    link: Arc<Link>,
+    /// Connections to which something is to be written.
+    touched: Vec<Arc<Connection>>,
+}
 
 #[derive(Debug)]
 struct Link {
@@ -73,20 +77,21 @@ impl Answers {
     /// The core reads an agent's request, which is no longer under way then.
     pub fn request_read(&self, peer: &Peer, request: &Request) {
         if let (Request::Ask { resources, .. }, Some(number)) = (request, number(peer)) {
-            let mut flights = self.0.lock_flights();
+            let mut flights = self.link.lock_flights();
             let awake = flights.ask_read(number, names_bytes(resources));
-            self.0.tell_bytes(&flights);
+            self.link.tell_bytes(&flights);
             drop(flights);
-            self.0.wake(awake);
+            self.link.wake(awake);
         }
     }
 
-    /// Sends an answer, or drops and counts it if the agent is gone or takes nothing.
-    pub fn send(&self, peer: &Peer, bytes: &[u8]) -> Sent {
+    /// Sends an answer, or drops and counts it if the agent is gone or takes nothing. It leaves with all others before
+    /// the next [`Self::wake`].
+    pub fn send(&mut self, peer: &Peer, bytes: &[u8]) -> Sent {
         let Some(number) = number(peer) else {
             return Sent::Gone;
         };
-        let link = &self.0;
+        let link = &self.link;
         if let Some(answered) = Answered::of(bytes) {
             link.answered(number, answered);
         }
@@ -101,7 +106,7 @@ impl Answers {
         };
         match connection.queue(&link.edge, message(&[bytes]), ANSWERS_MAX) {
             // The connection's task writes it out: the ruling thread makes no system calls.
-            Queued::First => connection.wake(),
+            Queued::First => self.touched.push(Arc::clone(&connection)),
             Queued::Behind => {}
             Queued::LeftOut => drop(dropped()),
         }
@@ -112,6 +117,13 @@ impl Answers {
             return Sent::Full;
         }
         Sent::Sent
+    }
+
+    /// Wakes the connections to which something was sent.
+    pub fn wake(&mut self) {
+        self.touched
+            .drain(..)
+            .for_each(|connection| connection.wake());
     }
 }
 
@@ -180,9 +192,12 @@ fn number(peer: &Peer) -> Option<u64> {
 /// Serves the link on a listener that is bound. Events go to `events`; while that is full no agent is
 /// read, which is backpressure for them.
 ///
+/// The link has its own thread for all its connections: a runtime of several threads would wake a second one for most
+/// messages, to look for further work.
+///
 /// # Errors
 ///
-/// If the listener cannot be registered with the runtime.
+/// If the listener or a thread cannot be set up.
 pub fn serve(
     listener: (TcpListener, Access),
     partitions: u32,
@@ -204,8 +219,22 @@ pub fn serve(
         })),
         full: Mutex::default(),
     });
-    crate::edge::serve(listener, edge, access, AgentsPort(Arc::clone(&link)))?;
-    Ok(Answers(link))
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    {
+        let _within = runtime.enter();
+        crate::edge::serve(listener, edge, access, AgentsPort(Arc::clone(&link)))?;
+    }
+    let events = link.events.clone();
+    std::thread::Builder::new()
+        .name("tollgate-link".to_owned())
+        // Until nobody receives events any more.
+        .spawn(move || runtime.block_on(events.closed()))?;
+    Ok(Answers {
+        link,
+        touched: Vec::new(),
+    })
 }
 
 #[derive(Clone)]
@@ -227,7 +256,8 @@ impl Port for AgentsPort {
             peer: peer(connection),
             connection: Arc::clone(connection),
             session: Session::new(self.0.partitions),
-            behind: None,
+            gathered: Vec::new(),
+            behind: VecDeque::new(),
             writer: Writer::new(),
         }
     }
@@ -250,8 +280,10 @@ struct AgentConversation {
     connection: Arc<Connection>,
     peer: Peer,
     session: Session,
-    /// An event for which the core has no room yet.
-    behind: Option<Event>,
+    /// Events of what is being read.
+    gathered: Vec<Event>,
+    /// Events for which the core has no room yet.
+    behind: VecDeque<Event>,
     writer: Writer,
 }
 
@@ -270,7 +302,7 @@ impl AgentConversation {
                 self.allow_topics(&request);
                 self.note_flight(&request);
                 let peer = self.peer.clone();
-                self.hand_over(Event::Agent { peer, request });
+                self.gathered.push(Event::Agent { peer, request });
             }
             Admitted::Refused { answer, fault } => {
                 self.link.counters.refused.count(&fault);
@@ -333,14 +365,19 @@ impl AgentConversation {
         self.link.tell_bytes(&flights);
     }
 
-    /// Passes an event to the core, or keeps it until there is room.
-    fn hand_over(&mut self, event: Event) {
-        self.behind = match self.link.events.try_send(event) {
-            Ok(()) => None,
-            Err(mpsc::error::TrySendError::Full(event)) => Some(event),
+    /// Passes what was gathered to the core, or keeps it until there is room.
+    fn hand_over(&mut self) {
+        match self.link.events.try_reserve_many(self.gathered.len()) {
+            Ok(places) => {
+                let events = self.gathered.drain(..);
+                places
+                    .zip(events)
+                    .for_each(|(place, event)| place.send(event));
+            }
+            Err(mpsc::error::TrySendError::Full(())) => self.behind.extend(self.gathered.drain(..)),
             // The core has ended, and so will everything else.
-            Err(mpsc::error::TrySendError::Closed(_)) => None,
-        };
+            Err(mpsc::error::TrySendError::Closed(())) => self.gathered.clear(),
+        }
     }
 }
 
@@ -360,8 +397,14 @@ impl Conversation for AgentConversation {
         }
     }
 
+    /// The core gets all messages of a read at once: one after the other, it would begin with the first, append that
+    /// alone to the log, and be woken again for the others.
+    fn read_through(&mut self) {
+        self.hand_over();
+    }
+
     fn may_take(&self) -> bool {
-        if self.behind.is_some() {
+        if self.is_behind() {
             return false;
         }
         let whose = whose(&self.connection);
@@ -375,16 +418,20 @@ impl Conversation for AgentConversation {
     }
 
     fn is_behind(&self) -> bool {
-        self.behind.is_some()
+        !self.behind.is_empty()
     }
 
     async fn catch_up(&mut self) {
-        let Ok(room) = self.link.events.reserve().await else {
-            self.behind = None;
+        let Ok(place) = self.link.events.reserve().await else {
+            self.behind.clear();
             return;
         };
-        if let Some(event) = self.behind.take() {
-            room.send(event);
+        let mut place = Ok(place);
+        while let Ok(free) = place
+            && let Some(event) = self.behind.pop_front()
+        {
+            free.send(event);
+            place = self.link.events.try_reserve();
         }
     }
 
@@ -401,7 +448,7 @@ impl Conversation for AgentConversation {
     }
 
     fn sent(&mut self, waiting: usize) {
-        if ANSWERS_BYTES < waiting || self.behind.is_some() {
+        if ANSWERS_BYTES < waiting || self.is_behind() {
             return;
         }
         let mut full = self.link.lock_full();
@@ -409,7 +456,8 @@ impl Conversation for AgentConversation {
             *is_full = false;
             drop(full);
             let peer = self.peer.clone();
-            self.hand_over(Event::Room(peer, AgentRoom::Free));
+            self.gathered.push(Event::Room(peer, AgentRoom::Free));
+            self.hand_over();
         }
     }
 

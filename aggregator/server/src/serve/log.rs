@@ -11,7 +11,7 @@ use crate::core::Start;
 use tollgate_log::journal::disk::OsDisk;
 use tollgate_log::journal::snapshots::Snapshots;
 use tollgate_log::journal::{self, JournalConfig, JournalContext, LastStop, OpenReport};
-use tollgate_log::{Log, LogEvent};
+use tollgate_log::{Log, LogSender};
 
 /// An open log, and the state in which it was found.
 pub struct OpenedLog {
@@ -31,17 +31,14 @@ pub struct OpenedLog {
 /// # Errors
 ///
 /// If it cannot be used.
-pub fn open(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<OpenedLog, ServeError> {
+pub fn open(config: &Config, events: LogSender) -> Result<OpenedLog, ServeError> {
     match config.log {
         LogKind::Journal => open_journal(&config.journal, events),
         LogKind::Kafka => open_kafka(config, events),
     }
 }
 
-fn open_journal(
-    config: &config::Journal,
-    events: mpsc::Sender<LogEvent>,
-) -> Result<OpenedLog, ServeError> {
+fn open_journal(config: &config::Journal, events: LogSender) -> Result<OpenedLog, ServeError> {
     let journal = JournalConfig {
         partitions: config.partitions,
         ack: match config.ack {
@@ -94,7 +91,7 @@ fn log_report(report: &OpenReport) {
 }
 
 #[cfg(feature = "kafka")]
-fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<OpenedLog, ServeError> {
+fn open_kafka(config: &Config, events: LogSender) -> Result<OpenedLog, ServeError> {
     use tollgate_log::kafka::{KafkaFault, KafkaLog, Missing, check};
 
     let kafka = config.kafka.of_log();
@@ -128,7 +125,7 @@ fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<OpenedL
 }
 
 #[cfg(not(feature = "kafka"))]
-fn open_kafka(_: &Config, _: mpsc::Sender<LogEvent>) -> Result<OpenedLog, ServeError> {
+fn open_kafka(_: &Config, _: LogSender) -> Result<OpenedLog, ServeError> {
     // The configuration was refused already.
     Err(ServeError::Refused(
         "log.kind = \"kafka\": built without the feature `kafka`".to_owned(),

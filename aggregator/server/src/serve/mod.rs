@@ -99,8 +99,8 @@ pub fn run(config: &Config, with_stdin: bool) -> Result<(), ServeError> {
         source,
     };
     let connections = tokio::runtime::Builder::new_multi_thread()
-        // For connections of agents and HTTP, and signals. The feed has its own thread.
-        .worker_threads(3)
+        // For HTTP and signals. The link and the feed have their own threads.
+        .worker_threads(2)
         .thread_name("tollgate-io")
         .enable_all()
         .build()

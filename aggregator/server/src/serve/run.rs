@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tollgate_log::clock::wall;
-use tollgate_log::{Log, LogEvent};
+use tollgate_log::{Append, Log, LogEvent, LogReceiver};
 use tollgate_shared::time::Span;
 
 use super::backlog::{Backlog, Next};
@@ -118,9 +118,9 @@ impl Shell {
     }
 
     /// Handles the next event of the log, or several at once that concern partitions. Returns whether there was one.
-    fn handle_log(&mut self, log_events: &mut mpsc::Receiver<LogEvent>) -> bool {
+    fn handle_log(&mut self, log_events: &mut LogReceiver) -> bool {
         while self.backlog.has_room()
-            && let Ok(event) = log_events.try_recv()
+            && let Some(event) = log_events.try_recv()
         {
             self.backlog.push(event);
         }
@@ -154,64 +154,89 @@ impl Shell {
     /// Carries out all effects until now.
     pub(super) fn perform(&mut self) {
         let mut effects = std::mem::take(&mut self.effects);
+        let mut appends = Vec::new();
         for effect in effects.drain(..) {
-            match effect {
-                Effect::Append {
-                    stream,
-                    partition,
-                    ticket,
-                    record,
-                } => self.log.append(stream, partition, ticket, record),
-                Effect::Follow {
-                    stream,
-                    partition,
-                    from,
-                } => self.log.follow(stream, partition, from),
-                Effect::Unfollow { stream, partition } => self.log.unfollow(stream, partition),
-                Effect::Publish { topic, frame } => self.feed.publish(topic, frame),
-                Effect::Answer { peer, message } => match self.answers.send(&peer, &message) {
-                    Sent::Sent => {}
-                    Sent::Full => self.core.room(peer, AgentRoom::Full),
-                    Sent::Gone => self.core.room(peer, AgentRoom::Gone),
-                },
-                Effect::Reply { id, reply } => self.queries.answer(id, *reply),
-                Effect::SaveSnapshot {
-                    partition,
-                    upto,
-                    moment,
-                } => match &self.snapshot_store {
-                    Keeper::Files(saver) => saver.save(partition, upto, moment),
-                    #[cfg(feature = "kafka")]
-                    Keeper::Fleet(fleet) => fleet.save(partition, upto, moment),
-                },
-                Effect::DropSnapshot { partition, upto } => match &self.snapshot_store {
-                    Keeper::Files(saver) => saver.drop_snapshot(partition, upto),
-                    // It is removed with others when there are two newer ones.
-                    #[cfg(feature = "kafka")]
-                    Keeper::Fleet(_) => {}
-                },
-                Effect::Restore {
-                    partition,
-                    attempt,
-                    known,
-                } => match &self.snapshot_store {
-                    // This process rules all partitions of a journal, from the start.
-                    Keeper::Files(_) => drop((partition, attempt, known)),
-                    #[cfg(feature = "kafka")]
-                    Keeper::Fleet(fleet) => fleet.restore(partition, attempt, known),
-                },
-                Effect::Aside(letter) => self.dead_letters.keep(&letter),
-                Effect::GiveUp { why, unreadable } => {
-                    self.gave_up = Some(if unreadable {
-                        ServeError::LimitsUnreadable(why)
-                    } else {
-                        ServeError::LimitsInvalid(why)
-                    });
-                }
-            }
+            self.carry_out(effect, &mut appends);
         }
+        self.append_all(&mut appends);
+        self.answers.wake();
         // The vector's memory is reused.
         self.effects = effects;
+    }
+
+    /// Carries out an effect. Appends are gathered; see [`Log::append_all`].
+    fn carry_out(&mut self, effect: Effect, appends: &mut Vec<Append>) {
+        match effect {
+            Effect::Append {
+                stream,
+                partition,
+                ticket,
+                record,
+            } => appends.push(Append {
+                stream,
+                partition,
+                ticket,
+                record,
+            }),
+            Effect::Follow {
+                stream,
+                partition,
+                from,
+            } => {
+                self.append_all(appends);
+                self.log.follow(stream, partition, from);
+            }
+            Effect::Unfollow { stream, partition } => {
+                self.append_all(appends);
+                self.log.unfollow(stream, partition);
+            }
+            Effect::Publish { topic, frame } => self.feed.publish(topic, frame),
+            Effect::Answer { peer, message } => match self.answers.send(&peer, &message) {
+                Sent::Sent => {}
+                Sent::Full => self.core.room(peer, AgentRoom::Full),
+                Sent::Gone => self.core.room(peer, AgentRoom::Gone),
+            },
+            Effect::Reply { id, reply } => self.queries.answer(id, *reply),
+            Effect::SaveSnapshot {
+                partition,
+                upto,
+                moment,
+            } => match &self.snapshot_store {
+                Keeper::Files(saver) => saver.save(partition, upto, moment),
+                #[cfg(feature = "kafka")]
+                Keeper::Fleet(fleet) => fleet.save(partition, upto, moment),
+            },
+            Effect::DropSnapshot { partition, upto } => match &self.snapshot_store {
+                Keeper::Files(saver) => saver.drop_snapshot(partition, upto),
+                // It is removed with others when there are two newer ones.
+                #[cfg(feature = "kafka")]
+                Keeper::Fleet(_) => {}
+            },
+            Effect::Restore {
+                partition,
+                attempt,
+                known,
+            } => match &self.snapshot_store {
+                // This process rules all partitions of a journal, from the start.
+                Keeper::Files(_) => drop((partition, attempt, known)),
+                #[cfg(feature = "kafka")]
+                Keeper::Fleet(fleet) => fleet.restore(partition, attempt, known),
+            },
+            Effect::Aside(letter) => self.dead_letters.keep(&letter),
+            Effect::GiveUp { why, unreadable } => {
+                self.gave_up = Some(if unreadable {
+                    ServeError::LimitsUnreadable(why)
+                } else {
+                    ServeError::LimitsInvalid(why)
+                });
+            }
+        }
+    }
+
+    fn append_all(&mut self, appends: &mut Vec<Append>) {
+        if !appends.is_empty() {
+            self.log.append_all(std::mem::take(appends));
+        }
     }
 
     fn read_first_limits_file(&mut self, config: &Config) {
@@ -237,7 +262,7 @@ impl Shell {
 
     /// Closes the log: when this returns, the log has everything that agents were told, and answers to appends under
     /// way were still sent.
-    async fn close(mut self, log_events: &mut mpsc::Receiver<LogEvent>) {
+    async fn close(mut self, log_events: &mut LogReceiver) {
         #[cfg(feature = "kafka")]
         if let Keeper::Fleet(fleet) = &self.snapshot_store {
             fleet.leave();

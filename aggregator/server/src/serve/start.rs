@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tollgate_api::state::LogView;
 use tollgate_log::journal::disk::OsDisk;
 use tollgate_log::journal::snapshots::Snapshots;
-use tollgate_log::{DeadLetterCounters, LogEvent};
+use tollgate_log::{DeadLetterCounters, LogReceiver, LogSender};
 use tollgate_shared::kafka_properties::is_of_connection;
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::Span;
@@ -41,7 +41,7 @@ use crate::http::{self, Hosts, HttpCounters, Metrics, PendingQueries, SecurityMe
 use crate::link::{self, LinkCounters};
 use crate::security::Access;
 
-/// Events of the log that may wait. Each holds at most about a megabyte.
+/// Sendings of the log that may wait. Each holds at most about a megabyte.
 const LOG_EVENTS_MAX: usize = 64;
 
 /// Requests and queries that may wait.
@@ -50,7 +50,7 @@ const EVENTS_MAX: usize = 4_096;
 /// What can wake the ruling thread.
 pub(super) struct Inboxes {
     pub signals: Signals,
-    pub log_events: mpsc::Receiver<LogEvent>,
+    pub log_events: LogReceiver,
     pub events: mpsc::Receiver<Event>,
 }
 
@@ -98,7 +98,7 @@ pub(super) fn start(
 ) -> Result<(Shell, Inboxes), ServeError> {
     let signals = Signals::catch(with_stdin)?;
     let of_agents = secured.agents.clone();
-    let (log_sender, log_events) = mpsc::channel(LOG_EVENTS_MAX);
+    let (log_sender, log_events) = tollgate_log::channel(LOG_EVENTS_MAX);
     let (sender, events) = mpsc::channel(EVENTS_MAX);
     let mut shell = open(config, (listeners, secured), bound, log_sender, sender)?;
     shell.perform();
@@ -128,7 +128,7 @@ fn open(
     config: &Config,
     (listeners, secured): (Listeners, Secured),
     bound: Bound,
-    log_events: mpsc::Sender<LogEvent>,
+    log_events: LogSender,
     events: mpsc::Sender<Event>,
 ) -> Result<Shell, ServeError> {
     let opened = super::log::open(config, log_events)?;

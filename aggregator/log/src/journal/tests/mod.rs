@@ -14,10 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::mpsc::{Receiver, channel};
 use tollgate_shared::time::Timestamp;
 
-use super::super::{AppendError, Delivered, Log, LogEvent, Stream, Ticket};
+use super::super::{AppendError, Delivered, Log, LogEvent, LogReceiver, Stream, Ticket, channel};
 use super::disk::{Disk, OsDisk};
 use super::*;
 
@@ -106,7 +105,7 @@ impl Kit {
 /// An open journal and its events.
 struct Open {
     log: Journal,
-    inbox: Receiver<LogEvent>,
+    inbox: LogReceiver,
     held: Vec<LogEvent>,
     tickets: u64,
 }
