@@ -1,21 +1,23 @@
 //! The agent's time: a wall clock for stamps, and a monotonic clock for everything that ends.
 //!
-//! Reading the machine's clock costs as much as a whole call. So calls read two cached numbers, which the flusher
-//! updates at least every three milliseconds while calls are made. The real clock is read only before a call is
-//! refused, because a process that was suspended wakes up with an old cache.
+//! Reading the machine's clock costs as much as a whole call. So while many calls are made, they read two cached numbers,
+//! which the flusher updates at least every three milliseconds. The real clock is read only before a call is refused,
+//! because a process that was suspended wakes up with an old cache.
 //!
 //! ```text
-//! calls                        the flusher updates both numbers
-//! 20 ms without a call         the flusher falls asleep, and so does the cached wall clock
-//! a call                       finds it asleep: reads the real clock, sets both numbers, wakes the flusher
+//! awake      many calls, or urgent ones       the flusher updates both numbers
+//! dozing     few calls                        calls read the real clock; the flusher comes every 25 ms
+//! asleep     no call for 20 ms                the first call reads the real clock, and makes it doze
 //! ```
 //!
-//! So an idle agent updates no clock. Calls pay nothing for that, because they read the cached number anyway, and a
-//! special value of it means "asleep". A call that takes its stamp from the clock also records something, so the
-//! flusher is needed then. While the wall clock sleeps, the cached monotonic clock is updated every 250 ms; what ends
-//! by it ends that much later for the first call.
+//! Waking a thread costs more than a hundred readings of the clock. So with few calls nobody updates the cached wall
+//! clock: a special value of it says so to calls, which pay nothing for that while it is awake, because they read the
+//! cached number anyway. A call that finds it at rest reads the clock, and wakes the flusher if the call is urgent. While
+//! the wall clock dozes or sleeps, the cached monotonic clock is up to 25 or 250 ms behind; what ends by it ends that much
+//! later for the next call.
 //!
-//! Knows nothing of denials. What stays true: neither cached number is ever ahead of its clock.
+//! Knows nothing of denials, and not what makes a call urgent. What stays true: neither cached number is ever ahead of
+//! its clock.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -50,6 +52,9 @@ const BEGIN_US: u64 = 1_000_000;
 
 /// The value of the cached wall clock while the flusher sleeps. No real wall clock shows it.
 const ASLEEP: u64 = 0;
+
+/// Its value while the flusher comes now and then.
+const DOZING: u64 = 1;
 
 /// The clock of one agent.
 #[derive(Debug)]
@@ -110,26 +115,45 @@ impl Clock {
         Mono(self.mono_us.load(Ordering::Relaxed))
     }
 
-    /// The cached wall clock, for stamps of records. If it is asleep, this wakes the flusher.
+    /// The cached wall clock, for the stamp of a record that must not wait: if it is at rest, this wakes the flusher.
     #[inline]
     pub(crate) fn cached_wall(&self) -> Timestamp {
+        self.wall_if_awake()
+            .unwrap_or_else(|| self.wall_at_rest(true, self.read()))
+    }
+
+    /// The cached wall clock, unless it is at rest.
+    #[inline]
+    pub(crate) fn wall_if_awake(&self) -> Option<Timestamp> {
         match self.wall_us.load(Ordering::Relaxed) {
-            ASLEEP => self.rouse(),
-            wall_us => Timestamp::from_micros(wall_us),
+            ASLEEP | DOZING => None,
+            wall_us => Some(Timestamp::from_micros(wall_us)),
         }
     }
 
-    /// Wakes the clock, for the first call after a silence: one system call, and nothing that waits.
+    /// The wall clock itself, for the stamp of a record while the cached one is at rest. An urgent record wakes the
+    /// flusher, any other makes it doze if it is asleep: one system call in both cases, and nothing that waits. `now` is the
+    /// monotonic clock, just read.
     #[cold]
     #[inline(never)]
-    fn rouse(&self) -> Timestamp {
+    pub(crate) fn wall_at_rest(&self, is_urgent: bool, now: Mono) -> Timestamp {
         let wall = self.read_wall();
-        self.mono_us.store(self.read().0, Ordering::Relaxed);
-        let before = self.wall_us.swap(wall.as_micros(), Ordering::Relaxed);
-        if before == ASLEEP {
+        self.mono_us.fetch_max(now.0, Ordering::Relaxed);
+        let changed = match is_urgent {
+            true => self.wall_us.swap(wall.as_micros(), Ordering::Relaxed) <= DOZING,
+            false => self.turn(ASLEEP, DOZING),
+        };
+        if changed {
             self.wake_timekeeper();
         }
         wall
+    }
+
+    /// Turns one rest into the other. Returns whether it was the first.
+    fn turn(&self, from: u64, to: u64) -> bool {
+        let order = Ordering::Relaxed;
+        let turned = self.wall_us.compare_exchange(from, to, order, order);
+        turned.is_ok()
     }
 
     /// Declares that this thread updates the cached numbers.
@@ -145,13 +169,32 @@ impl Clock {
         }
     }
 
-    /// Stops updating the wall clock until a call reads it. Only the timekeeper may call this. A call that has read the
-    /// clock just before records itself some nanoseconds later, so the timekeeper then looks for records once more.
-    pub(crate) fn fall_asleep(&self) {
-        self.wall_us.store(ASLEEP, Ordering::Relaxed);
+    /// Stops updating the wall clock until an urgent call. Only the timekeeper may call this, with whether the clock was
+    /// awake on its last visit: if it was at rest, and an urgent call has woken it since, it stays awake. A call that has
+    /// read the clock just before records itself some nanoseconds later and wakes nobody, so the timekeeper has to look for
+    /// records once more, soon.
+    pub(crate) fn doze(&self, was_awake: bool) {
+        self.rest(was_awake, ASLEEP, DOZING);
     }
 
-    /// Whether no call has read the wall clock since it fell asleep.
+    /// The same until any call.
+    pub(crate) fn fall_asleep(&self, was_awake: bool) {
+        self.rest(was_awake, DOZING, ASLEEP);
+    }
+
+    fn rest(&self, was_awake: bool, other: u64, rest: u64) {
+        match was_awake {
+            true => self.wall_us.store(rest, Ordering::Relaxed),
+            false => drop(self.turn(other, rest)),
+        }
+    }
+
+    /// Whether it is neither asleep nor dozing.
+    pub(crate) fn is_awake(&self) -> bool {
+        DOZING < self.wall_us.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is asleep: no call has been stamped since it fell asleep.
     pub(crate) fn is_asleep(&self) -> bool {
         self.wall_us.load(Ordering::Relaxed) == ASLEEP
     }
@@ -171,7 +214,7 @@ impl Clock {
         match &self.source {
             ClockSource::Machine { .. } => {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH);
-                Timestamp::from_micros(since.map_or(0, micros).max(ASLEEP + 1))
+                Timestamp::from_micros(since.map_or(0, micros).max(DOZING + 1))
             }
             ClockSource::Hand { wall_us, .. } => {
                 Timestamp::from_micros(wall_us.load(Ordering::Relaxed))
@@ -179,12 +222,12 @@ impl Clock {
         }
     }
 
-    /// Updates the cached numbers, and returns the new values. A wall clock that is asleep stays asleep.
+    /// Updates the cached numbers, and returns the new values. A wall clock that is at rest stays so.
     pub(crate) fn refresh(&self) -> (Mono, Timestamp) {
         let (mono, wall) = (self.read(), self.read_wall());
-        match self.is_asleep() {
-            true => self.mono_us.store(mono.0, Ordering::Relaxed),
-            false => self.set_cached(mono, wall),
+        match self.is_awake() {
+            false => self.mono_us.store(mono.0, Ordering::Relaxed),
+            true => self.set_cached(mono, wall),
         }
         (mono, wall)
     }
@@ -194,9 +237,9 @@ impl Clock {
         self.mono_us.store(mono.0, Ordering::Relaxed);
     }
 
-    /// Wakes the wall clock if it is asleep.
+    /// Wakes the wall clock if it is at rest.
     pub(crate) fn wake(&self) {
-        if self.is_asleep() {
+        if !self.is_awake() {
             self.set_cached(self.read(), self.read_wall());
         }
     }
@@ -237,6 +280,7 @@ impl Clock {
 pub(crate) struct Reading<'c> {
     clock: &'c Clock,
     read: Cell<Option<Mono>>,
+    stamp: Cell<Option<Timestamp>>,
 }
 
 impl<'c> Reading<'c> {
@@ -244,6 +288,7 @@ impl<'c> Reading<'c> {
         Self {
             clock,
             read: Cell::new(None),
+            stamp: Cell::new(None),
         }
     }
 
@@ -256,15 +301,19 @@ impl<'c> Reading<'c> {
         })
     }
 
-    /// The stamp of the call. If the call has read the clock itself (because a denial had just ended), its stamp
-    /// comes from the real clock, too: the cached one may be before that end.
-    pub(crate) fn stamp(&self) -> Timestamp {
-        // Read in either case, because this read wakes the flusher.
-        let cached = self.clock.cached_wall();
-        match self.read.get() {
-            Some(_) => self.clock.read_wall(),
-            None => cached,
-        }
+    /// The stamp of the call, which `cached` finds; determined once. If the call has read the clock itself (because a
+    /// denial had just ended), its stamp comes from the real clock, too: the cached one may be before that end.
+    pub(crate) fn stamp(&self, cached: impl FnOnce() -> Timestamp) -> Timestamp {
+        self.stamp.get().unwrap_or_else(|| {
+            // Called in either case, because it may wake the flusher.
+            let cached = cached();
+            let stamp = match self.read.get() {
+                Some(_) => self.clock.read_wall(),
+                None => cached,
+            };
+            self.stamp.set(Some(stamp));
+            stamp
+        })
     }
 }
 
@@ -297,29 +346,50 @@ mod tests {
         if let ClockSource::Hand { wall_us, .. } = &clock.source {
             wall_us.fetch_add(300, Ordering::Relaxed);
         }
+        let stamp = |reading: &Reading<'_>| reading.stamp(|| clock.cached_wall());
         let reading = Reading::of(&clock);
-        assert_eq!(reading.stamp(), Timestamp::from_millis(5));
+        assert_eq!(stamp(&reading), Timestamp::from_millis(5));
         reading.now();
-        assert_eq!(reading.stamp(), Timestamp::from_micros(5_300));
+        assert_eq!(stamp(&reading), Timestamp::from_millis(5), "it has one");
+        let reading = Reading::of(&clock);
+        reading.now();
+        assert_eq!(stamp(&reading), Timestamp::from_micros(5_300));
     }
 
     #[test]
-    fn the_first_stamp_wakes_a_sleeping_clock_and_its_thread() {
+    fn an_urgent_stamp_wakes_a_clock_at_rest_and_its_thread() {
         let clock = Clock::of_the_machine();
         clock.keep_by_this_thread();
-        clock.fall_asleep();
-        let (mono, _) = clock.refresh();
-        assert!(clock.is_asleep() && clock.cached() == mono);
+        for rest in [Clock::fall_asleep, Clock::doze] {
+            rest(&clock, true);
+            let (mono, _) = clock.refresh();
+            assert!(!clock.is_awake() && clock.cached() == mono);
+            let before = clock.read_wall();
+            let stamp = clock.cached_wall();
+            assert!(before <= stamp && clock.is_awake());
+            // It was woken already, so this returns at once; otherwise the test hangs.
+            std::thread::park();
+            assert_eq!(clock.cached_wall(), stamp, "it stands until it is moved on");
+            rest(&clock, false);
+            assert!(clock.is_awake(), "it was woken since the last visit");
+        }
+    }
+
+    #[test]
+    fn another_stamp_makes_a_sleeping_clock_doze() {
+        let clock = Clock::of_the_machine();
+        clock.keep_by_this_thread();
+        clock.fall_asleep(true);
         let before = clock.read_wall();
-        let stamp = clock.cached_wall();
-        assert!(before <= stamp && !clock.is_asleep());
-        // It was woken already, so this returns at once; otherwise the test hangs.
+        assert!(before <= clock.wall_at_rest(false, clock.read()));
+        assert!(!clock.is_asleep() && !clock.is_awake());
         std::thread::park();
-        assert_eq!(clock.cached_wall(), stamp, "it stands until it is moved on");
-        clock.fall_asleep();
-        let reading = Reading::of(&clock);
-        reading.now();
-        assert!(stamp <= reading.stamp() && !clock.is_asleep());
+        let asleep = Instant::now();
+        assert!(before <= clock.wall_at_rest(false, clock.read()));
+        assert!(!clock.is_asleep() && !clock.is_awake());
+        std::thread::park_timeout(Duration::from_millis(20));
+        assert!(Duration::from_millis(20) <= asleep.elapsed(), "nobody woke");
+        assert!(before <= clock.cached_wall() && clock.is_awake());
     }
 
     #[test]

@@ -86,6 +86,7 @@ mod sync;
 pub mod testing;
 mod threads;
 mod timer;
+mod urgency;
 mod waiting;
 
 pub use agent::{Agent, Flushed, KillSwitch};

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tokio::sync::Notify;
 use tollgate_shared::domain_key::DomainKey;
 use tollgate_shared::holdings::TransferId;
+use tollgate_shared::time::Timestamp;
 
 use crate::clock::Clock;
 use crate::deny::DenyView;
@@ -13,9 +14,10 @@ use crate::feed_liveness::Liveness;
 use crate::holds::{HoldTable, RevokedHolds};
 use crate::most::Mosts;
 use crate::recorder::Recorder;
-use crate::resource::Resources;
+use crate::resource::{Resource, Resources};
 use crate::stats::{Counters, Stats};
 use crate::timer::Timer;
+use crate::urgency::Urgency;
 
 /// The agent's shared state.
 #[derive(Debug)]
@@ -27,6 +29,7 @@ pub(crate) struct Shared {
     /// The most copies that pairs can be granted at once, as denials state it.
     pub(crate) mosts: Arc<Mosts>,
     pub(crate) recorder: Recorder,
+    pub(crate) urgency: Arc<Urgency>,
     pub(crate) hold_table: HoldTable,
     pub(crate) revoked: Arc<RevokedHolds>,
     pub(crate) counters: Arc<Counters>,
@@ -69,6 +72,12 @@ impl TransferIds {
     }
 }
 
+/// The stamp of a call while the clock is at rest. Calls of one pair that have one stamp share an entry of the log, as
+/// they do while the clock is awake.
+fn whole_millisecond(wall: Timestamp) -> Timestamp {
+    Timestamp::from_millis(wall.as_millis())
+}
+
 impl Shared {
     /// Whether the agent has a watermark of every partition, and the limits of every resource.
     pub(crate) fn is_ready(&self) -> bool {
@@ -92,6 +101,31 @@ impl Shared {
             .blind_since()
             .map(|since| self.clock.read().since(since).to_std());
         stats
+    }
+
+    /// The stamp of a call that is let through for this many copies. If the flusher rests, and the call is urgent, this
+    /// wakes it.
+    #[inline]
+    pub(crate) fn stamp(&self, resource: &Resource, fingerprint: u64, copies: u32) -> Timestamp {
+        let awake = self.clock.wall_if_awake();
+        awake.unwrap_or_else(|| self.stamp_at_rest(resource, fingerprint, copies))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn stamp_at_rest(&self, resource: &Resource, fingerprint: u64, copies: u32) -> Timestamp {
+        let now = self.clock.read();
+        let is_urgent = self.urgency.wakes(resource, fingerprint, copies, now);
+        whole_millisecond(self.clock.wall_at_rest(is_urgent, now))
+    }
+
+    /// The stamp of a record for which nobody waits.
+    pub(crate) fn stamp_relaxed(&self) -> Timestamp {
+        let awake = self.clock.wall_if_awake();
+        awake.unwrap_or_else(|| {
+            let fills = self.urgency.fills();
+            whole_millisecond(self.clock.wall_at_rest(fills, self.clock.read()))
+        })
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -16,7 +16,7 @@ use crate::courier::Courier;
 use crate::deny::{DenyList, DenyView, NEAR_MAX, NearList};
 use crate::error::BuildError;
 use crate::feed_liveness::Liveness;
-use crate::flusher::{self, Ending, Packer, Urgency};
+use crate::flusher::{self, Ending, Packer};
 use crate::holds::{HoldSession, HoldTable, Origin};
 use crate::listener::{Listener, ListenerContext};
 use crate::net::{self, Carrier, Driver, Sockets};
@@ -26,6 +26,7 @@ use crate::shared::{Shared, TransferIds};
 use crate::stats::Counters;
 use crate::threads::Threads;
 use crate::timer::Timer;
+use crate::urgency::Urgency;
 
 /// The bound on batches between flusher and network thread: some for each partition.
 const BATCHES_MAX: usize = 1_024;
@@ -38,6 +39,15 @@ const NOTICES_MAX: usize = 2;
 fn runtime() -> Result<tokio::runtime::Runtime, BuildError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().map_err(BuildError::Thread)
+}
+
+/// Runs the driver as a task. Its tasks wake it for each message, and waking the future of `block_on` is a system call,
+/// even on its own thread.
+fn run_on(runtime: &tokio::runtime::Runtime, driver: impl Future<Output = ()> + Send + 'static) {
+    let ended = runtime.block_on(runtime.spawn(driver));
+    if let Some(panic) = ended.err().and_then(|error| error.try_into_panic().ok()) {
+        std::panic::resume_unwind(panic);
+    }
 }
 
 impl AgentBuilder {
@@ -105,7 +115,7 @@ impl AgentBuilder {
         let packer = self.packer(&shared);
         let work = (batch_receiver, notice_receiver);
         let run = driver.run(event_receiver, work, order_receiver, Arc::clone(&ending));
-        let net = threads.start("tollgate-net", move || runtime.block_on(run));
+        let net = threads.start("tollgate-net", move || run_on(&runtime, run));
         net.map_err(BuildError::Thread)?;
         let flusher = threads.start("tollgate-flush", {
             let (shared, ending) = (Arc::clone(&shared), Arc::clone(&ending));
@@ -155,7 +165,7 @@ impl AgentBuilder {
 
     /// The packer of an agent's calls.
     pub(crate) fn packer(&self, shared: &Shared) -> Packer {
-        let urgency = Urgency::new(Arc::clone(&shared.view), Span::from_std(self.flush_relaxed));
+        let urgency = Arc::clone(&shared.urgency);
         let resources = Arc::clone(&shared.resources);
         Packer::new(resources, urgency, self.bounds.queue_bytes)
     }
@@ -200,12 +210,17 @@ impl AgentBuilder {
     }
 
     pub(crate) fn shared(&self, clock: Arc<Clock>, seed: u64, timer: Timer) -> Shared {
+        let view = Arc::new(DenyView::new(self.bounds.denials));
+        let recorder = Recorder::new(self.bounds.ring_bytes, self.bounds.threads);
+        let relaxed = Span::from_std(self.flush_relaxed);
+        let urgency = Urgency::new(Arc::clone(&view), relaxed, recorder.room());
         Shared {
-            view: Arc::new(DenyView::new(self.bounds.denials)),
+            urgency: Arc::new(urgency),
+            view,
             liveness: Arc::new(Liveness::new(clock.read())),
             resources: Arc::new(Resources::new(seed, self.bounds.resources)),
             mosts: Arc::default(),
-            recorder: Recorder::new(self.bounds.ring_bytes, self.bounds.threads),
+            recorder,
             hold_table: HoldTable::new(self.bounds.holds),
             revoked: Arc::default(),
             counters: Arc::new(Counters::default()),

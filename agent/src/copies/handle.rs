@@ -122,8 +122,8 @@ impl Copies {
     /// ([`Agent::ready`](crate::Agent::ready) waits for that). Until then it lets calls through, also on a strict
     /// resource; the aggregators count such copies apart from those that they granted before use.
     ///
-    /// Costs two lookups in memory: takes no lock that a network could hold, makes no system call (except the first
-    /// call after a silence of 20 ms, which wakes the agent's thread), allocates nothing once the pair is known, and
+    /// Costs two lookups in memory: takes no lock that a network could hold, makes no system call (except to
+    /// wake the agent's thread while it rests, for which it does not wait), allocates nothing once the pair is known, and
     /// never waits. The aggregators count the copies a moment later, so they may turn out to have been too many: see
     /// [`Hold::confirmed`]. Dropping the hold, on any thread, gives them back. [`Copies::reserve_confirmed`] never
     /// takes too much, and costs a round trip through the log, some milliseconds.
@@ -444,7 +444,7 @@ impl Copies {
         shared.recorder.record(&RecorderEvent {
             resource: resource.id,
             domain,
-            at: shared.clock.cached_wall(),
+            at: shared.stamp_relaxed(),
             happened: Happened::Refused {
                 copies,
                 cause: denied.cause(),

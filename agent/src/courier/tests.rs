@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::deny::DenyView;
-use crate::flusher::{Packer, Urgency};
+use crate::flusher::Packer;
 use crate::recorder::{Happened, RecorderEvent};
 use crate::resource::ResourceId;
+use crate::urgency::Urgency;
 use tollgate_shared::wire::record::Record;
 
 const NOW: Mono = Mono(1_000_000);
@@ -19,8 +20,8 @@ impl Bench {
     fn new(partitions: u32) -> Self {
         let resources = Arc::new(Resources::new(1, 10));
         resources.get("r");
-        let urgency = Urgency::new(Arc::new(DenyView::new(64)), Span::ZERO);
-        let mut packer = Packer::new(Arc::clone(&resources), urgency, 1 << 20);
+        let urgency = Urgency::new(Arc::new(DenyView::new(64)), Span::ZERO, usize::MAX);
+        let mut packer = Packer::new(Arc::clone(&resources), Arc::new(urgency), 1 << 20);
         packer.set_partitions(partitions, NOW);
         Self {
             packer,

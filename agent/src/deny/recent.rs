@@ -7,7 +7,7 @@
 //!
 //! The deny list and the notices forget what has ended. This table remembers it for a while, because a pair that was
 //! just at its limit is the likeliest to reach it again. Each slot is one word, written by the listener and read by
-//! the flusher; a pair that is noted later takes the slot of an earlier one. Calls of an evicted pair wait up to
+//! calls and the flusher; a pair that is noted later takes the slot of an earlier one. Calls of an evicted pair wait up to
 //! `flush_relaxed` longer until its next notice or denial; nothing more depends on this table.
 //!
 //! Knows nothing of limits. What stays true: its memory is fixed, and nothing here refuses a call.

@@ -1,10 +1,10 @@
 //! The flusher: the one thread that updates the cached clock, drains the recorder, and passes on notices from the
 //! hold table.
 //!
-//! Calls wake nobody, so the flusher runs as often as [`pace`] says: every 100 µs (up to 200, because sleeps take
-//! longer) after urgent calls, every few milliseconds after others. After a silence it sleeps, and the first call
-//! wakes it; see [`crate::clock`]. It has a thread of its own and is no task, because nothing may delay it: every
-//! call reads the clock that it updates.
+//! The flusher runs as often as [`pace`] says: every 100 µs (up to 200, because sleeps take longer) after urgent calls,
+//! every millisecond while many others are made. With few calls it rests between visits, and an urgent one wakes it; see
+//! [`crate::clock`]. It has a thread of its own and is no task, because nothing may delay it: while it is awake, every call
+//! reads the clock that it updates.
 //!
 //! What stays true: it never waits for the network; what the network thread does not accept waits in the packer,
 //! which is bounded.
@@ -13,7 +13,6 @@ mod ending;
 mod pace;
 mod packer;
 mod partition_queue;
-mod urgency;
 
 use std::sync::atomic::Ordering;
 
@@ -22,7 +21,6 @@ use tokio::sync::mpsc::error::TrySendError;
 
 pub(crate) use ending::Ending;
 pub(crate) use packer::Packer;
-pub(crate) use urgency::Urgency;
 
 use crate::batch::calls::CallBatch;
 use crate::clock::Mono;
@@ -52,6 +50,9 @@ pub(crate) struct Flushed {
     pub(crate) all_gone: bool,
     /// Whether nothing is left at all.
     is_empty: bool,
+    /// Whether something should go, and could not.
+    is_held_up: bool,
+    at: Mono,
 }
 
 impl Flusher {
@@ -87,6 +88,8 @@ impl Flusher {
             filled: self.drain.filled(&shared.recorder),
             all_gone,
             is_empty: self.packer.is_empty(),
+            is_held_up: self.packer.is_held_up(),
+            at: now,
         }
     }
 
@@ -110,8 +113,9 @@ pub(crate) fn run(
     clock.keep_by_this_thread();
     let mut flusher = Flusher::new(packer);
     let mut notices = Vec::new();
-    let mut pace = Pace::new(clock.cached());
+    let mut pace = Pace::new(clock.cached(), shared.urgency.relaxed().to_std());
     loop {
+        shared.urgency.visits();
         // Read before the drain, so that the drain below includes everything recorded before the request to end.
         let last = ending.is_flushing();
         // While notices wait to be accepted, further ones wait in the hold table, where the bound on holds limits
@@ -131,30 +135,43 @@ pub(crate) fn run(
         if ending.is_now() || (last && all_gone) {
             break;
         }
+        let is_awake = clock.is_awake();
         let visit = Visit {
-            at: clock.cached(),
+            at: flushed.at,
             events: flushed.events,
             filled: flushed.filled,
             notice_count,
             near_called: shared.view.near_called(),
             urgent_at: flusher.packer.urgent_at(),
             is_empty: flushed.is_empty && all_sent,
-            is_woken: !clock.is_asleep(),
+            is_held_up: flushed.is_held_up || !all_sent,
+            is_awake,
+            is_asleep: clock.is_asleep(),
         };
-        match pace.after(&visit) {
-            Pause::For(pause) => {
-                clock.wake();
-                std::thread::sleep(pause);
-            }
-            Pause::FallAsleep(pause) => {
-                clock.fall_asleep();
-                std::thread::park_timeout(pause);
-            }
-            Pause::Sleep(pause) => std::thread::park_timeout(pause),
-        }
+        pause(pace.after(&visit), shared, is_awake);
     }
     clock.wake();
     flusher.give_up(shared);
+}
+
+/// Pauses after a visit, on which the clock was awake or not.
+fn pause(pause: Pause, shared: &Shared, is_awake: bool) {
+    let clock = &shared.clock;
+    match pause {
+        Pause::For(pause) => {
+            clock.wake();
+            std::thread::sleep(pause);
+        }
+        Pause::Doze(pause) => {
+            clock.doze(is_awake);
+            std::thread::park_timeout(pause);
+        }
+        Pause::FallAsleep(pause) => {
+            clock.fall_asleep(is_awake);
+            std::thread::park_timeout(pause);
+        }
+        Pause::Sleep(pause) => std::thread::park_timeout(pause),
+    }
 }
 
 /// Hands over what is due. Returns whether nothing that is due is left.
@@ -263,9 +280,9 @@ mod tests {
     #[test]
     fn calls_that_are_not_urgent_wait_25_ms_and_travel_together() {
         let mut bench = Bench::new(1_000);
-        // Eight calls of a domain each, one each three milliseconds.
-        for n in 0..25 {
-            if n % 3 == 0 && n < 24 {
+        // Eight calls of a domain each, one each three milliseconds. They wait from the visit before the first.
+        for n in 0..24 {
+            if n % 3 == 0 {
                 let _ = bench.rate.hit(&format!("t{n}"));
             }
             assert_eq!(bench.come_by(), [], "after {n} ms");
@@ -297,5 +314,53 @@ mod tests {
             }
             assert_eq!(bench.come_by(), [(acme, 30)]);
         }
+    }
+
+    #[test]
+    fn an_urgent_call_wakes_the_flusher_and_leaves_while_others_wait() {
+        let second = std::time::Duration::from_secs(1);
+        let builder = AgentBuilder::default().flush_relaxed(second);
+        let timer = Timer::Hand(Arc::new(Notify::new()));
+        let shared = Arc::new(builder.shared(Arc::new(Clock::of_the_machine()), 1, timer));
+        shared.log_partitions.store(PARTITIONS, Ordering::Relaxed);
+        let (resource, _) = shared.resources.get("r");
+        let resource = resource.expect("room");
+        resource.learn(&Public {
+            version: 1,
+            kind: Kind::Rate,
+            least: Some(1_000),
+            ..Public::default()
+        });
+        let rate = Rate::new(resource, Arc::clone(&shared));
+        let (batches, mut received) = mpsc::channel(64);
+        let (notices, _kept) = mpsc::channel(1);
+        let ending = Arc::new(Ending::default());
+        let (running, ends) = (Arc::clone(&shared), Arc::clone(&ending));
+        let packer = builder.packer(&shared);
+        let flusher = std::thread::spawn(move || run(&running, packer, &(batches, notices), &ends));
+        let begun = std::time::Instant::now();
+        let late = || assert!(begun.elapsed() < 60 * second, "it never comes");
+        let mut next = || loop {
+            late();
+            match received.try_recv() {
+                Ok(batch) => return (batch.partition, batch.hits),
+                Err(_) => std::thread::sleep(second / 1_000),
+            }
+        };
+        let of = |domain: &str| partition_of_pair("r", domain, PARTITIONS);
+        let (one, other) = ("acme", "globex");
+        assert_ne!(of(one), of(other));
+        while shared.clock.is_awake() {
+            late();
+            std::thread::sleep(second / 1_000);
+        }
+        let _ = rate.hit(other);
+        assert!(!shared.clock.is_awake(), "it may wait");
+        let _ = rate.hit_n(one, 25);
+        assert_eq!(next(), (of(one), 1));
+        assert_eq!(next(), (of(other), 1), "after a second");
+        ending.ask_to_end();
+        shared.clock.wake_timekeeper();
+        flusher.join().expect("it ends");
     }
 }

@@ -1,22 +1,22 @@
 //! How often the flusher visits.
 //!
 //! ```text
-//! urgent calls, notices of holds    every 100 µs
-//! calls of pairs near their limits  every 100 µs, and for 20 ms after the last one
-//! other calls                       every three milliseconds; with thousands a second every millisecond: no call
-//!                                   waits for the flusher, but one may turn out to be urgent
-//! very many calls                   every millisecond, while buffers have room: all calls of one pair in between
-//!                                   become one entry of the log
-//! no calls                          at growing pauses up to three milliseconds
-//! no calls for 20 ms                asleep, with a look every 250 ms; the first call wakes it
+//! urgent calls, notices of holds    every 100 µs, at growing pauses for 2 ms after the last one
+//! other calls                       every 25 ms, or when one of them wakes it: because it is urgent, or there are many
+//! many calls, 16 a millisecond      every millisecond, while buffers have room: all calls of one pair in between become
+//!                                   one entry of the log
+//! no calls for 20 ms                asleep, with a look every 250 ms; after the first call in 25 ms, or when one wakes it
 //! ```
 //!
-//! The sooner the last call that has room is in the log, the fewer calls are let through after it. So after urgent
-//! calls the flusher does not slow down.
+//! A visit costs some 50 µs, which at a thousand calls a second was most of what a call cost an agent. So with few calls
+//! the flusher rests, and the calls themselves decide whether it has to come: [`crate::urgency`]. The sooner the last call
+//! that has room is in the log, the fewer calls are let through after it; one that wakes the flusher is there as soon as
+//! one that is found by looking every 100 µs. After an urgent call it does look for a while, so that of many urgent calls
+//! few have to wake it.
 //!
-//! Before the flusher sleeps, it lets the clock fall asleep, and looks once more three milliseconds later: a call
-//! that read the clock before it fell asleep wakes nobody, and has recorded itself by then. If that call's thread
-//! lost its core for just that time, the call waits for the next look.
+//! A call that reads the clock just before that goes to rest wakes nobody. So the flusher looks once more, soon after it
+//! has let the clock doze or fall asleep. If that call's thread lost its core for just that time, the call waits for the
+//! next look.
 //!
 //! Knows no threads and no clock. What stays true: the flusher sleeps only if nothing waits.
 
@@ -32,24 +32,28 @@ const PAUSE_MIN: Duration = Duration::from_micros(100);
 /// The pause after many other calls.
 const PAUSE_MANY: Duration = Duration::from_millis(1);
 
-/// The pause after few other calls, and the longest pause while awake: the bound on how far the cached clock is
-/// behind. A wake-up costs some 20 us, which at a thousand calls a second is most of what a call costs an agent.
+/// The longest pause while further urgent calls are expected.
+const PAUSE_PRESSING: Duration = Duration::from_micros(400);
+
+/// The longest pause while awake, for what is due and cannot go yet: the bound on how far the cached clock is behind.
 const PAUSE_MAX: Duration = Duration::from_millis(3);
+
+/// The longest pause while few calls are made and none is urgent.
+const DOZE_MAX: Duration = Duration::from_millis(25);
 
 /// The pause while asleep. What ends by the cached clock ends that much later; that no call is refused for, because the
 /// real clock is read before.
 const PAUSE_ASLEEP: Duration = Duration::from_millis(250);
 
-/// For this long after an urgent call the flusher expects further urgent calls; after a call of a pair near its limit
-/// it visits as if further calls were made.
-const PRESSING_FOR: Span = Span::from_millis(20);
+/// For this long after an urgent call the flusher looks for further ones; and for a call that has woken it, which may not
+/// have recorded itself.
+const PRESSING_FOR: Span = Span::from_millis(2);
 
-/// After this long without calls the flusher sleeps. If it were shorter, most calls of a service with a few dozen
-/// calls a second would have to wake it; if it were longer, it would look in vain dozens of times for each of them.
+/// After this long without calls the flusher sleeps.
 const SILENCE: Span = Span::from_millis(20);
 
 /// Calls a millisecond from which on the flusher visits every millisecond.
-const SOME_A_MS: u64 = 4;
+const SOME_A_MS: u64 = 16;
 
 /// Calls a millisecond from which on there are very many.
 const MANY_A_MS: u64 = 1_000;
@@ -70,8 +74,12 @@ pub(super) struct Visit {
     pub(super) urgent_at: Option<Mono>,
     /// Whether nothing waits to be handed over.
     pub(super) is_empty: bool,
-    /// Whether a call has woken the clock, if it was asleep.
-    pub(super) is_woken: bool,
+    /// Whether something is due, and could not be handed over.
+    pub(super) is_held_up: bool,
+    /// Whether the clock is awake. If it was at rest, a call has woken it.
+    pub(super) is_awake: bool,
+    /// Whether the clock is asleep. If it was, and no longer is, a call has been made.
+    pub(super) is_asleep: bool,
 }
 
 /// What to do until the next visit.
@@ -79,6 +87,8 @@ pub(super) struct Visit {
 pub(super) enum Pause {
     /// Pause for this long.
     For(Duration),
+    /// Let the clock doze, and pause for at most this long.
+    Doze(Duration),
     /// Let the clock fall asleep, and pause for at most this long.
     FallAsleep(Duration),
     /// Sleep on, for at most this long.
@@ -88,21 +98,39 @@ pub(super) enum Pause {
 /// The pace of one flusher.
 #[derive(Debug)]
 pub(super) struct Pace {
+    /// How long it dozes.
+    doze: Duration,
     pause: Duration,
     came: Mono,
     /// When anything was last found.
     found: Mono,
-    is_asleep: bool,
+    /// When a call last woke the flusher.
+    woken: Option<Mono>,
+    rest: Rest,
+}
+
+/// Whether the flusher has rested since its last visit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    Awake,
+    Dozing,
+    Asleep,
 }
 
 impl Pace {
-    /// A pace that is awake.
-    pub(super) fn new(now: Mono) -> Self {
+    /// A pace that is awake, of a flusher whose calls may wait for this long.
+    pub(super) fn new(now: Mono, relaxed: Duration) -> Self {
         Self {
+            // If nothing may wait, each call wakes it.
+            doze: match relaxed.is_zero() {
+                true => DOZE_MAX,
+                false => relaxed.min(DOZE_MAX),
+            },
             pause: PAUSE_MIN,
             came: now,
             found: now,
-            is_asleep: false,
+            woken: None,
+            rest: Rest::Awake,
         }
     }
 
@@ -110,40 +138,52 @@ impl Pace {
     pub(super) fn after(&mut self, visit: &Visit) -> Pause {
         let gathered = visit.at.since(self.came);
         self.came = visit.at;
-        let is_woken = self.is_asleep && visit.is_woken;
-        if 0 < visit.events + visit.notice_count || !visit.is_empty || is_woken {
+        if self.rest != Rest::Awake && visit.is_awake {
+            self.woken = Some(visit.at);
+            self.pause = PAUSE_MIN / 2;
+        }
+        let is_called = match self.rest {
+            Rest::Awake => false,
+            Rest::Dozing => visit.is_awake,
+            Rest::Asleep => !visit.is_asleep,
+        };
+        if 0 < visit.events + visit.notice_count || !visit.is_empty || is_called {
             self.found = visit.at;
-            self.is_asleep = false;
+            self.rest = Rest::Awake;
         }
         if visit.at.since(self.found) < SILENCE {
-            // The call that woke the flusher is about to record itself.
-            self.pause = match is_woken {
+            if let Some(pause) = self.awake(visit, gathered) {
+                (self.pause, self.rest) = (pause, Rest::Awake);
+                return Pause::For(pause);
+            }
+            self.rest = Rest::Dozing;
+            return Pause::Doze(match visit.is_awake {
                 true => PAUSE_MIN,
-                false => self.awake(visit, gathered),
-            };
-            return Pause::For(self.pause);
+                false => self.doze,
+            });
         }
-        match std::mem::replace(&mut self.is_asleep, true) {
-            false => Pause::FallAsleep(PAUSE_MAX),
-            true => Pause::Sleep(PAUSE_ASLEEP),
+        match std::mem::replace(&mut self.rest, Rest::Asleep) {
+            Rest::Asleep => Pause::Sleep(PAUSE_ASLEEP),
+            Rest::Awake | Rest::Dozing => Pause::FallAsleep(PAUSE_MAX),
         }
     }
 
-    /// The pause after a visit, if `gathered` is the time since the visit before it.
-    fn awake(&self, visit: &Visit, gathered: Span) -> Duration {
-        let is_recent = |at: Mono| visit.at.since(at) < PRESSING_FOR;
-        let is_near = is_recent(visit.near_called);
+    /// The pause after a visit, if `gathered` is the time since the visit before it; `None`: the flusher may doze.
+    fn awake(&self, visit: &Visit, gathered: Span) -> Option<Duration> {
         if 0 < visit.notice_count {
             // Notices of holds have no large buffers, and callers wait for their results.
-            return PAUSE_MIN;
+            return Some(PAUSE_MIN);
         }
+        let urgent = [Some(visit.near_called), visit.urgent_at, self.woken];
+        let is_recent = |at: &Mono| visit.at.since(*at) < PRESSING_FOR;
+        let is_pressing = urgent.iter().flatten().any(is_recent);
         if visit.events == 0 {
-            return match is_near {
-                true => PAUSE_MIN,
-                false => (self.pause * 2).min(PAUSE_MAX),
+            let longest = match is_pressing {
+                true => Some(PAUSE_PRESSING),
+                false => visit.is_held_up.then_some(PAUSE_MAX),
             };
+            return longest.map(|longest| (self.pause * 2).min(longest));
         }
-        let is_pressing = is_near || visit.urgent_at.is_some_and(is_recent);
         let (events, filled) = (visit.events as u64, visit.filled as u64);
         let gathered_us = gathered.as_micros();
         let is_many = MANY_A_MS * gathered_us <= 1_000 * events && MANY_A_MS / 10 <= events;
@@ -152,9 +192,9 @@ impl Pace {
         let have_room = filled <= 500 && 1_000 * filled <= 500 * gathered_us;
         let are_few = 1_000 * events < SOME_A_MS * gathered_us;
         match (have_room && (is_many || !is_pressing), are_few) {
-            (false, _) => PAUSE_MIN,
-            (true, false) => PAUSE_MANY,
-            (true, true) => PAUSE_MAX,
+            (false, _) => Some(PAUSE_MIN),
+            (true, false) => Some(PAUSE_MANY),
+            (true, true) => visit.is_held_up.then_some(PAUSE_MAX),
         }
     }
 }
@@ -164,6 +204,7 @@ mod tests {
     use super::*;
 
     const NOW: Mono = Mono(5_000_000);
+    const RELAXED: Duration = Duration::from_millis(25);
 
     fn nothing(at: Mono) -> Visit {
         Visit {
@@ -174,13 +215,24 @@ mod tests {
             near_called: Mono::ZERO,
             urgent_at: None,
             is_empty: true,
-            is_woken: false,
+            is_held_up: false,
+            is_awake: true,
+            is_asleep: false,
+        }
+    }
+
+    /// A visit while the clock is at rest.
+    fn at_rest(at: Mono, is_asleep: bool) -> Visit {
+        Visit {
+            is_awake: false,
+            is_asleep,
+            ..nothing(at)
         }
     }
 
     /// The pause after an earlier pause, if this much had gathered for this many microseconds.
     fn after(before_us: u64, (events, filled): (usize, usize), us: u64, is_urgent: bool) -> u128 {
-        let mut pace = Pace::new(NOW);
+        let mut pace = Pace::new(NOW, RELAXED);
         pace.pause = Duration::from_micros(before_us);
         let at = NOW.plus(Span::from_micros(us));
         let visit = Visit {
@@ -191,7 +243,8 @@ mod tests {
         };
         match pace.after(&visit) {
             Pause::For(pause) => pause.as_micros(),
-            asleep => panic!("{asleep:?}"),
+            Pause::Doze(PAUSE_MIN) => RELAXED.as_micros(),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -213,72 +266,128 @@ mod tests {
     }
 
     #[test]
-    fn the_flusher_looks_every_few_ms_while_calls_come() {
-        assert_eq!(after(1_000, (5, 0), 1_100, false), 1_000);
-        assert_eq!(after(100, (1, 0), 150, false), 1_000);
-        // Less than four in a millisecond.
-        assert_eq!(after(1_000, (4, 0), 1_100, false), 3_000);
-        assert_eq!(after(3_000, (3, 0), 3_100, false), 3_000);
-        assert_eq!(after(3_000, (13, 0), 3_100, false), 1_000);
-        assert_eq!(after(100, (0, 0), 150, false), 200);
-        assert_eq!(after(2_000, (0, 0), 2_100, false), 3_000);
+    fn the_flusher_rests_while_few_calls_come() {
+        assert_eq!(after(1_000, (18, 0), 1_100, false), 1_000);
+        assert_eq!(after(25_000, (402, 0), 25_100, false), 1_000);
+        // Less than sixteen in a millisecond.
+        assert_eq!(after(1_000, (17, 0), 1_100, false), 25_000);
+        assert_eq!(after(25_000, (401, 0), 25_100, false), 25_000);
+        assert_eq!(after(100, (0, 0), 150, false), 25_000);
         // A buffer has no room for a millisecond more.
         assert_eq!(after(1_000, (9_000, 600), 1_100, false), 100);
+        // It comes as soon as calls may wait; if none may, each wakes it.
+        for (relaxed, doze) in [(1_000, 25), (4, 4), (1, 1), (0, 25)] {
+            let mut pace = Pace::new(NOW, Duration::from_millis(relaxed));
+            let visit = at_rest(NOW.plus(Span::from_millis(1)), false);
+            let doze = Pause::Doze(Duration::from_millis(doze));
+            assert_eq!(pace.after(&visit), doze, "{relaxed}");
+        }
     }
 
     #[test]
-    fn the_flusher_looks_often_after_a_call_near_its_limit() {
-        let mut pace = Pace::new(NOW);
-        let mut pause_at = |ms| {
-            let at = NOW.plus(Span::from_millis(ms));
-            let visit = Visit {
-                events: (ms % 2) as usize,
-                near_called: NOW,
-                ..nothing(at)
-            };
-            pace.after(&visit)
+    fn the_flusher_looks_once_more_after_it_let_the_clock_rest() {
+        let mut pace = Pace::new(NOW, RELAXED);
+        let at = |us| NOW.plus(Span::from_micros(us));
+        // A call that had read the clock before may record itself now.
+        assert_eq!(pace.after(&nothing(at(0))), Pause::Doze(PAUSE_MIN));
+        let found = Visit {
+            events: 1,
+            ..at_rest(at(150), false)
         };
-        assert_eq!(pause_at(18), Pause::For(PAUSE_MIN), "although none is made");
-        assert_eq!(pause_at(19), Pause::For(PAUSE_MIN));
-        assert_eq!(pause_at(21), Pause::For(PAUSE_MAX));
+        assert_eq!(pace.after(&found), Pause::Doze(RELAXED));
+    }
+
+    #[test]
+    fn what_is_due_and_cannot_go_is_tried_again_soon() {
+        let at = |ms| NOW.plus(Span::from_millis(ms));
+        for (events, first) in [(0, Duration::from_micros(200)), (1, PAUSE_MAX)] {
+            let mut pace = Pace::new(NOW, RELAXED);
+            let held_up = |ms| Visit {
+                events,
+                is_empty: false,
+                is_held_up: true,
+                ..nothing(at(ms))
+            };
+            assert_eq!(pace.after(&held_up(1)), Pause::For(first));
+            (2..50).for_each(|ms| assert!(pace.after(&held_up(ms)) != Pause::Doze(RELAXED)));
+            assert_eq!(pace.after(&held_up(50)), Pause::For(PAUSE_MAX));
+        }
+    }
+
+    #[test]
+    fn after_urgent_calls_the_flusher_looks_for_further_ones() {
+        let us = |us| NOW.plus(Span::from_micros(us));
+        let near = |at| Visit {
+            near_called: NOW,
+            ..nothing(at)
+        };
+        let urgent = |at| Visit {
+            urgent_at: Some(NOW),
+            ..nothing(at)
+        };
+        for visit in [near, urgent] {
+            let mut pace = Pace::new(NOW, RELAXED);
+            let first = Visit {
+                events: 1,
+                ..visit(us(0))
+            };
+            assert_eq!(pace.after(&first), Pause::For(PAUSE_MIN));
+            assert_eq!(pace.after(&visit(us(150))), Pause::For(PAUSE_MIN * 2));
+            assert_eq!(pace.after(&visit(us(1_999))), Pause::For(PAUSE_MIN * 4));
+            assert_eq!(pace.after(&visit(us(2_000))), Pause::Doze(PAUSE_MIN));
+            // A call has woken it, and is not found at once.
+            assert_eq!(pace.after(&visit(us(2_300))), Pause::For(PAUSE_MIN));
+            assert_eq!(pace.after(&visit(us(2_450))), Pause::For(PAUSE_MIN * 2));
+            assert_eq!(pace.after(&visit(us(4_300))), Pause::Doze(PAUSE_MIN));
+        }
     }
 
     #[test]
     fn after_a_silence_the_flusher_sleeps_until_a_call() {
-        let mut pace = Pace::new(NOW);
+        let mut pace = Pace::new(NOW, RELAXED);
         let at = |ms| NOW.plus(Span::from_millis(ms));
-        let with_notice = Visit {
-            notice_count: 1,
-            ..nothing(at(0))
-        };
-        assert_eq!(pace.after(&with_notice), Pause::For(PAUSE_MIN));
-        assert_eq!(pace.after(&nothing(at(19))), Pause::For(PAUSE_MIN * 2));
-        // It looks once more before it sleeps for long.
-        let first = pace.after(&nothing(at(20)));
-        assert_eq!(first, Pause::FallAsleep(PAUSE_MAX));
-        assert_eq!(pace.after(&nothing(at(21))), Pause::Sleep(PAUSE_ASLEEP));
-        assert_eq!(pace.after(&nothing(at(71))), Pause::Sleep(PAUSE_ASLEEP));
-        let woken = Visit {
-            is_woken: true,
-            ..nothing(at(80))
-        };
-        assert_eq!(pace.after(&woken), Pause::For(PAUSE_MIN));
-        // A call that woke nobody is found all the same.
-        pace.after(&nothing(at(100)));
-        let found = Visit {
+        let found = |at| Visit {
             events: 1,
-            ..nothing(at(101))
+            ..at_rest(at, false)
         };
-        assert_eq!(pace.after(&found), Pause::For(PAUSE_MAX));
+        assert_eq!(pace.after(&found(at(10))), Pause::Doze(RELAXED));
+        // It looks once more before it sleeps for long.
+        let first = pace.after(&at_rest(at(35), false));
+        assert_eq!(first, Pause::FallAsleep(PAUSE_MAX));
+        let asleep = |ms| at_rest(at(ms), true);
+        assert_eq!(pace.after(&asleep(38)), Pause::Sleep(PAUSE_ASLEEP));
+        assert_eq!(pace.after(&asleep(288)), Pause::Sleep(PAUSE_ASLEEP));
+        // A call was made, whether it has recorded itself or not.
+        let called = at_rest(at(300), false);
+        assert_eq!(pace.after(&called), Pause::Doze(RELAXED));
+        let silent = pace.after(&at_rest(at(325), false));
+        assert_eq!(silent, Pause::FallAsleep(PAUSE_MAX));
+        // An urgent one.
+        assert_eq!(pace.after(&nothing(at(326))), Pause::For(PAUSE_MIN));
+        // A call that woke nobody is found all the same.
+        for ms in [351, 354, 357] {
+            pace.after(&asleep(ms));
+        }
+        assert_eq!(pace.rest, Rest::Asleep);
+        let late = Visit {
+            events: 1,
+            ..asleep(360)
+        };
+        assert_eq!(pace.after(&late), Pause::Doze(RELAXED));
     }
 
     #[test]
     fn the_flusher_does_not_sleep_while_a_call_waits() {
-        let mut pace = Pace::new(NOW);
+        let mut pace = Pace::new(NOW, RELAXED);
         let waiting = Visit {
             is_empty: false,
             ..nothing(NOW.plus(Span::from_secs(60)))
         };
-        assert_eq!(pace.after(&waiting), Pause::For(PAUSE_MIN * 2));
+        assert_eq!(pace.after(&waiting), Pause::Doze(PAUSE_MIN));
+        let with_notice = Visit {
+            notice_count: 1,
+            ..waiting
+        };
+        assert_eq!(pace.after(&with_notice), Pause::For(PAUSE_MIN));
     }
 }

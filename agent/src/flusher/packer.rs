@@ -25,12 +25,12 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::HitKind;
 
 use super::partition_queue::PartitionQueue;
-use super::urgency::Urgency;
 use crate::batch::calls::{CallBatch, Calls, RefusedSum};
 use crate::clock::Mono;
 use crate::guard::Guards;
 use crate::recorder::{Happened, RecorderEvent};
 use crate::resource::{IGNORED, NO_RESOURCE, Resource, ResourceId, Resources};
+use crate::urgency::Urgency;
 
 /// How often refused calls are sent. Nothing waits for them.
 const REFUSED_EVERY: Span = Span::from_millis(100);
@@ -51,8 +51,8 @@ pub(crate) struct Packer {
     resources: Arc<Resources>,
     /// The resources seen so far, by number, because looking one up takes a lock.
     met: Vec<Arc<Resource>>,
-    urgency: Urgency,
-    /// Since when something that is not urgent waits.
+    urgency: Arc<Urgency>,
+    /// Since when something that is not urgent waits, at most.
     waits_since: Option<Mono>,
     /// When an urgent call was last taken.
     urgent_at: Option<Mono>,
@@ -79,7 +79,7 @@ pub(crate) struct Packer {
 }
 
 impl Packer {
-    pub(crate) fn new(resources: Arc<Resources>, urgency: Urgency, bytes_max: usize) -> Self {
+    pub(crate) fn new(resources: Arc<Resources>, urgency: Arc<Urgency>, bytes_max: usize) -> Self {
         let mut packer = Self {
             resources,
             met: Vec::new(),
@@ -204,10 +204,9 @@ impl Packer {
             return false;
         }
         let resource = self.met.get(event.resource.0 as usize);
-        let is_urgent = resource.is_none_or(|resource| {
-            let urgency = &mut self.urgency;
-            urgency.take(resource, event.domain, copies, now)
-        });
+        let urgency = &self.urgency;
+        let is_urgent =
+            resource.is_none_or(|resource| urgency.take(resource, event.domain, copies, now));
         if is_urgent {
             self.urgent_at = Some(now);
         }
@@ -219,13 +218,21 @@ impl Packer {
         self.urgent_at
     }
 
+    /// Whether something should go, and could not: too much is in flight.
+    pub(crate) fn is_held_up(&self) -> bool {
+        let is_due = |queue: &PartitionQueue| {
+            !queue.full.is_empty() || (queue.is_urgent && !queue.open.is_empty())
+        };
+        self.partitions.is_some() && self.queues.iter().any(is_due)
+    }
+
     /// Whether nothing waits here.
     pub(crate) fn is_empty(&self) -> bool {
         self.refused.is_empty() && self.queues.iter().all(PartitionQueue::is_empty)
     }
 
     /// Whether no aggregator could have denied the call in time, or denials were ignored. The switches are read now,
-    /// half a millisecond after the call: a denied call that they let through was marked at the call itself.
+    /// some milliseconds after the call: a denied call that they let through was marked at the call itself.
     fn is_unguarded(&self, resource: ResourceId, partition: usize, made: Mono) -> bool {
         let is_ignored = || {
             let resource = self.met.get(resource.0 as usize);
@@ -258,7 +265,8 @@ impl Packer {
         }
         queue.is_urgent |= is_urgent;
         if !queue.is_urgent {
-            self.waits_since.get_or_insert(now);
+            // Made after the last visit. So what is found after a rest of that length waits no longer.
+            self.waits_since.get_or_insert(self.since);
         }
         let merges = calls.may_merge();
         if merges

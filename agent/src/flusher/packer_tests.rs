@@ -21,8 +21,10 @@ const RELAXED: Span = Span::from_millis(25);
 fn packer(bytes_max: usize) -> Packer {
     let resources = Arc::new(Resources::new(1, 10));
     resources.get("r");
-    let urgency = Urgency::new(Arc::new(DenyView::new(64)), RELAXED);
-    Packer::new(resources, urgency, bytes_max)
+    let urgency = Urgency::new(Arc::new(DenyView::new(64)), RELAXED, usize::MAX);
+    let mut packer = Packer::new(resources, Arc::new(urgency), bytes_max);
+    packer.since = NOW;
+    packer
 }
 
 /// A packer that knows a limit of `r`, for this many partitions.
@@ -311,13 +313,15 @@ fn a_busy_partition_gathers_and_a_quiet_one_does_not_wait() {
         packer.take(&hit("a", n), NOW, WALL);
         under_way.push(packer.next(NOW, false).expect("at once"));
     }
+    assert!(!packer.is_held_up());
     packer.take(&hit("a", 3), NOW, WALL);
-    assert!(packer.next(NOW, false).is_none());
+    assert!(packer.next(NOW, false).is_none() && packer.is_held_up());
     under_way.push(
         packer
             .next(NOW.plus(GATHER), false)
             .expect("gathered long enough"),
     );
+    assert!(!packer.is_held_up());
     packer.take(&hit("a", 4), NOW.plus(GATHER), WALL);
     under_way.clear();
     assert!(packer.next(NOW.plus(GATHER), false).is_some());
@@ -339,7 +343,8 @@ fn calls_that_are_not_urgent_wait_and_share_a_batch() {
     let all = handed_over(&mut packer, due);
     assert_eq!((all.len(), packer.is_empty()), (16, true));
     assert_eq!(all.iter().map(|(_, hits)| hits).sum::<u64>(), 200);
-    // What comes after that waits for its own 25 ms.
+    // What comes after that waits for its own 25 ms, counted from this visit.
+    packer.guard_by(Guards::default(), false, due);
     packer.take(&hit("late", 2), due, WALL);
     assert_eq!(handed_over(&mut packer, due), []);
     assert_eq!(handed_over(&mut packer, due.plus(RELAXED)).len(), 1);

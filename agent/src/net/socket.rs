@@ -39,15 +39,17 @@ const OUT_BYTES_MAX: usize = 1 << 20;
 /// How long a message may take from its first byte to its last.
 const MESSAGE_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a peer may send nothing before it is pinged, and before it is given up.
-const PING_AFTER: Duration = Duration::from_secs(1);
+/// How long a peer may send nothing before it is pinged, and before it is given up. An agent greets each aggregator once a
+/// second, so a link that works needs no pings.
+const PING_AFTER: Duration = Duration::from_secs(2);
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// How long a peer may read nothing while bytes wait for it.
 const STALL_MAX: Duration = Duration::from_secs(10);
 
-/// If more than this passed between two looks, this process did not run, and the peer is not to blame.
-const AWAY_MIN: Duration = Duration::from_secs(2);
+/// If more than this passed between two looks, this process did not run, and the peer is not to blame. In a silence it
+/// looks every [`PING_AFTER`].
+const AWAY_MIN: Duration = Duration::from_secs(4);
 
 /// Why a connection is given up. Text from a peer is cut for the log.
 #[derive(Debug, thiserror::Error)]

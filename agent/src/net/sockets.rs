@@ -334,9 +334,10 @@ impl Driver<Sockets> {
             if all_said && self.is_empty() {
                 break;
             }
-            if !self.is_quiet() {
-                tick_at = tick_at.min(Instant::now() + TICK);
-            }
+            tick_at = match self.is_quiet() {
+                true => ticked + TICK_QUIET,
+                false => tick_at.min(Instant::now() + TICK),
+            };
         }
         self.wait_for_the_flusher(&ending, &mut batches).await;
         self.end();

@@ -113,7 +113,7 @@ impl Rate {
         let reading = Reading::of(&self.shared.clock);
         match self.ask(fingerprint, &domain, want, Asking::Take, &reading) {
             Ok(granted) => {
-                let made = reading.stamp();
+                let made = reading.stamp(|| self.stamp(fingerprint, copies));
                 let happened = Happened::Estimate {
                     copies,
                     unguarded: granted.unguarded,
@@ -207,7 +207,13 @@ impl Estimate {
                 (Happened::Charge { copies }, Settled::Charged(copies))
             }
         };
-        let at = shared.clock.cached_wall();
+        let at = match happened {
+            Happened::Charge { copies } => {
+                let fingerprint = resource.fingerprint(&self.domain);
+                self.rate.stamp(fingerprint, copies)
+            }
+            _ => shared.stamp_relaxed(),
+        };
         self.rate.record_happened(&self.domain, happened, at);
         Ok(settled)
     }

@@ -110,11 +110,12 @@ fn together<'a>(
     let mut nearest: Option<Left> = None;
     for (rate, domain, want) in hits {
         let domain = rate.admit(domain);
-        let clock = &rate.shared.clock;
-        // Each pair was checked by the real clock, and is stamped by it.
-        let (unguarded, at) = (rate.is_blind(&domain), clock.read_wall());
+        let fingerprint = rate.resource.fingerprint(&domain);
+        // Each pair was checked by the real clock, and is stamped by it; this may wake the flusher.
+        rate.stamp(fingerprint, want.max);
+        let (unguarded, at) = (rate.is_blind(&domain), rate.shared.clock.read_wall());
         rate.record_hits(&domain, want, unguarded, at);
-        let left = rate.left(rate.resource.fingerprint(&domain), &domain, want.max, at);
+        let left = rate.left(fingerprint, &domain, want.max, at);
         // The answer reports the pair that has least left.
         let least = |left: &Left| left.remaining;
         nearest = nearest.into_iter().chain(left).min_by_key(least);

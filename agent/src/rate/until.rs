@@ -47,7 +47,8 @@ impl Rate {
             reading.now();
             let denied = match self.ask(fingerprint, &domain, ONE, Asking::Take, &reading) {
                 Ok(granted) => {
-                    self.record_hits(&domain, ONE, granted.unguarded, reading.stamp());
+                    let at = reading.stamp(|| self.stamp(fingerprint, 1));
+                    self.record_hits(&domain, ONE, granted.unguarded, at);
                     return Ok(granted.allowed);
                 }
                 Err(denied) => denied,

@@ -96,6 +96,11 @@ impl Recorder {
         }
     }
 
+    /// How many events a ring takes at least, whatever their names are.
+    pub(crate) fn room(&self) -> usize {
+        self.ring_words / WORDS_MAX
+    }
+
     /// Records an event, or drops and counts it.
     #[inline]
     pub(crate) fn record(&self, event: &RecorderEvent<'_>) {

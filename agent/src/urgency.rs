@@ -36,16 +36,24 @@
 //! Levels are in a table by fingerprint without names. Pairs that share a slot have a common level, which errs
 //! towards urgency. The table's memory is fixed.
 //!
-//! Knows nothing of batches. What stays true: its answers depend on the calls, on the denials and notices received,
-//! and on the instants of the flusher's visits; on no chance and no clock of its own.
+//! **While the flusher rests** it sees a call only on its next visit, so the call itself asks whether it is urgent: by
+//! the level that the flusher left, and by the copies of its pair since the last visit ([`lately`]).
+//!
+//! Knows nothing of batches. What stays true: the flusher's answers depend on the calls, on the denials and notices
+//! received, and on the instants of its visits; on no chance and no clock of its own. Only the flusher writes levels.
+
+mod lately;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::time::Span;
 
 use crate::clock::Mono;
 use crate::deny::DenyView;
 use crate::resource::{Resource, UNLIMITED};
+use lately::Lately;
 
 /// Slots in the table of levels. If more pairs are in use at a time, they share levels. 256 KiB.
 const PLACES: usize = 1 << 14;
@@ -62,26 +70,44 @@ const FALLS_BY: u64 = WHOLE / 4_000_000;
 /// Below this limit nothing waits.
 const LIMIT_MIN: u64 = 5;
 
+/// From this many calls on a flusher that rests has to come: reading a cached clock is cheaper for them. It comes every 25
+/// ms, so these are 16 calls a millisecond.
+const MANY: u32 = 400;
+
 /// How much of a limit was used recently.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Level {
     /// As a share of the limit, in parts of [`WHOLE`].
-    share: u64,
-    at: Mono,
+    share: AtomicU64,
+    /// When, in the agent's microseconds.
+    at: AtomicU64,
 }
 
 impl Level {
-    /// Adds copies. Returns whether the level is then urgent.
-    fn take(&mut self, copies: u32, limit: u64, now: Mono) -> bool {
-        let fallen = now.since(self.at).as_micros().saturating_mul(FALLS_BY);
+    /// The level with further copies.
+    fn with(&self, copies: u32, limit: u64, now: Mono) -> u64 {
+        let since = now.since(Mono(self.at.load(Ordering::Relaxed)));
+        let fallen = since.as_micros().saturating_mul(FALLS_BY);
         let added = (u64::from(copies) << 32).div_ceil(limit.max(1));
-        let share = self.share.saturating_sub(fallen).saturating_add(added);
-        self.share = share.min(WHOLE);
-        self.at = self.at.max(now);
-        // At least one and a half copies.
-        let is_several = 3 * WHOLE <= (2 * self.share).saturating_mul(limit);
-        URGENT_SHARE <= self.share && is_several
+        let share = self.share.load(Ordering::Relaxed);
+        let share = share.saturating_sub(fallen).saturating_add(added);
+        share.min(WHOLE)
     }
+
+    /// Adds copies. Returns whether the level is then urgent.
+    fn take(&self, copies: u32, limit: u64, now: Mono) -> bool {
+        let share = self.with(copies, limit, now);
+        self.share.store(share, Ordering::Relaxed);
+        self.at.fetch_max(now.0, Ordering::Relaxed);
+        is_urgent(share, limit)
+    }
+}
+
+/// Whether this level is urgent.
+fn is_urgent(share: u64, limit: u64) -> bool {
+    // At least one and a half copies.
+    let is_several = 3 * WHOLE <= (2 * share).saturating_mul(limit);
+    URGENT_SHARE <= share && is_several
 }
 
 /// Decides which calls are urgent.
@@ -90,63 +116,96 @@ pub(crate) struct Urgency {
     view: Arc<DenyView>,
     /// How long calls that are not urgent wait.
     relaxed: Span,
-    pairs: Box<[Level]>,
-    /// By a resource's number, the level of all its domains together.
-    wholes: Vec<Level>,
+    levels: Box<[Level]>,
+    lately: Lately,
 }
 
 impl Urgency {
-    pub(crate) fn new(view: Arc<DenyView>, relaxed: Span) -> Self {
+    /// Calls that are not urgent wait for `relaxed`; a buffer of calls takes at least `room` of them.
+    pub(crate) fn new(view: Arc<DenyView>, relaxed: Span, room: usize) -> Self {
+        let half = u32::try_from(room / 2).unwrap_or(u32::MAX);
         Self {
             view,
             relaxed,
-            pairs: vec![Level::default(); PLACES].into(),
-            wholes: Vec::new(),
+            levels: (0..PLACES).map(|_| Level::default()).collect(),
+            lately: Lately::new(half.min(MANY)),
         }
     }
 
     /// How long calls that are not urgent wait.
-    pub(super) fn relaxed(&self) -> Span {
+    pub(crate) fn relaxed(&self) -> Span {
         self.relaxed
     }
 
+    /// The flusher visits, and takes everything that was recorded.
+    pub(crate) fn visits(&self) {
+        self.lately.begin();
+    }
+
+    /// Counts a call for which nobody waits. Returns whether it has to wake the flusher, which rests: a buffer could
+    /// fill.
+    pub(crate) fn fills(&self) -> bool {
+        self.lately.are_many()
+    }
+
     /// A call was let through for this many copies. Returns whether it is urgent.
-    pub(super) fn take(
-        &mut self,
-        resource: &Resource,
-        domain: &str,
-        copies: u32,
-        now: Mono,
-    ) -> bool {
-        let hurry = resource.hurry();
-        let (least, global) = (hurry.least(), hurry.global());
-        // While the limits are unknown, or if everything is urgent, there is no level to keep.
-        if self.relaxed == Span::ZERO || least < LIMIT_MIN || global < LIMIT_MIN || hurry.is_on(now)
-        {
+    pub(crate) fn take(&self, resource: &Resource, domain: &str, copies: u32, now: Mono) -> bool {
+        if self.is_all_urgent(resource, now) {
+            // There is no level to keep.
             return true;
         }
         let fingerprint = resource.fingerprint(domain);
-        // Both levels rise, whatever the other one is.
         let mut is_urgent = self.view.recent().has(fingerprint, now);
-        if least != UNLIMITED
-            && let Some(level) = self.pairs.get_mut(fingerprint as usize % PLACES)
-        {
-            is_urgent |= level.take(copies, least, now);
-        }
-        if global != UNLIMITED
-            && let Some(level) = self.whole(resource)
-        {
-            is_urgent |= level.take(copies, global, now);
+        // Both levels rise, whatever the other one is.
+        for (_, level, limit) in self.levels_of(resource, fingerprint) {
+            is_urgent |= level.take(copies, limit, now);
         }
         is_urgent
     }
 
-    fn whole(&mut self, resource: &Resource) -> Option<&mut Level> {
-        let number = resource.id.0 as usize;
-        if self.wholes.len() <= number {
-            self.wholes.resize(number + 1, Level::default());
+    /// Whether a call that is let through for this many copies has to wake the flusher, which rests.
+    pub(crate) fn wakes(
+        &self,
+        resource: &Resource,
+        fingerprint: u64,
+        copies: u32,
+        now: Mono,
+    ) -> bool {
+        if self.lately.are_many() || self.is_all_urgent(resource, now) {
+            return true;
         }
-        self.wholes.get_mut(number)
+        let mut wakes = self.view.recent().has(fingerprint, now);
+        for (whose, level, limit) in self.levels_of(resource, fingerprint) {
+            let copies = self.lately.add(whose, copies);
+            wakes |= is_urgent(level.with(copies, limit, now), limit);
+        }
+        wakes
+    }
+
+    /// Whether every call of a resource is urgent: nothing may wait, its limits are unknown, or very low, or all its
+    /// domains were at their limit lately.
+    fn is_all_urgent(&self, resource: &Resource, now: Mono) -> bool {
+        let hurry = resource.hurry();
+        let is_low = hurry.least() < LIMIT_MIN || hurry.global() < LIMIT_MIN;
+        self.relaxed == Span::ZERO || is_low || hurry.is_on(now)
+    }
+
+    /// The levels that a call raises, by whose they are, and their limits: of its pair, and of all domains together, as
+    /// far as these are limited.
+    fn levels_of(
+        &self,
+        resource: &Resource,
+        fingerprint: u64,
+    ) -> impl Iterator<Item = (u64, &Level, u64)> {
+        let limited = |limit: u64| Some(limit).filter(|limit| *limit != UNLIMITED);
+        let (least, global) = (resource.hurry().least(), resource.hurry().global());
+        let of_pair = limited(least).map(|limit| (fingerprint, limit));
+        let of_all = limited(global).map(|limit| (resource.fingerprint_of_group(EVERYBODY), limit));
+        let levels = of_pair.into_iter().chain(of_all);
+        levels.filter_map(|(whose, limit)| {
+            let level = self.levels.get(whose as usize % PLACES)?;
+            Some((whose, level, limit))
+        })
     }
 }
 
@@ -176,7 +235,11 @@ mod tests {
                 ..Public::default()
             });
             Self {
-                urgency: Urgency::new(Arc::new(DenyView::new(64)), Span::from_millis(25)),
+                urgency: Urgency::new(
+                    Arc::new(DenyView::new(64)),
+                    Span::from_millis(25),
+                    usize::MAX,
+                ),
                 resource,
                 now: NOW,
             }
@@ -184,6 +247,13 @@ mod tests {
 
         fn hit(&mut self, domain: &str, copies: u32) -> bool {
             self.urgency.take(&self.resource, domain, copies, self.now)
+        }
+
+        /// The same while the flusher rests.
+        fn wakes(&self, domain: &str, copies: u32) -> bool {
+            let fingerprint = self.resource.fingerprint(domain);
+            self.urgency
+                .wakes(&self.resource, fingerprint, copies, self.now)
         }
 
         /// How many of these calls, one every `every`, are not urgent before the first urgent one.
@@ -269,5 +339,71 @@ mod tests {
         kit = Kit::new(None, None);
         kit.urgency.relaxed = Span::ZERO;
         assert!(kit.hit("acme", 1), "nothing may wait");
+    }
+
+    #[test]
+    fn a_call_wakes_a_resting_flusher_if_that_would_find_it_urgent() {
+        // The same calls, once with a flusher that sees each at once, and once with one that visits every 25 ms.
+        for (limit, every_us) in [(1_000, 1_000), (1_000, 5_000), (100, 9_000), (100, 50_000)] {
+            let mut awake = Kit::new(Some(limit), None);
+            let mut resting = Kit::new(Some(limit), None);
+            let (mut missed, mut visited, mut woken) = (0, NOW, 0);
+            for n in 0..2_000 {
+                let is_urgent = awake.hit("acme", 1);
+                let wakes = resting.wakes("acme", 1);
+                assert!(wakes || !is_urgent, "{limit}, {every_us}, {n}");
+                woken += usize::from(wakes);
+                missed += 1;
+                awake.now = awake.now.plus(Span::from_micros(every_us));
+                resting.now = awake.now;
+                if wakes || Span::from_millis(25) <= resting.now.since(visited) {
+                    for _ in 0..std::mem::take(&mut missed) {
+                        resting.hit("acme", 1);
+                    }
+                    resting.urgency.visits();
+                    visited = resting.now;
+                }
+            }
+            // From a quarter of the limit a second on.
+            assert_eq!(
+                0 < woken,
+                limit * every_us < 4_000_000,
+                "{limit}, {every_us}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_call_that_cannot_wait_wakes_a_resting_flusher() {
+        let kit = Kit::new(Some(1_000), None);
+        assert!(!kit.wakes("acme", 24) && kit.wakes("acme", 1) && !kit.wakes("globex", 1));
+        kit.urgency.visits();
+        assert!(!kit.wakes("acme", 1) && kit.wakes("globex", 25));
+        // Pairs at their limit, low and unknown limits, and all domains together.
+        let fingerprint = kit.resource.fingerprint("initech");
+        let recent = kit.urgency.view.recent();
+        recent.note(fingerprint, NOW.plus(Span::from_secs(1)));
+        assert!(kit.wakes("initech", 1));
+        assert!(Kit::new(Some(4), None).wakes("acme", 1));
+        let all = Kit::new(None, Some(1_000));
+        let woken = (0..30).filter(|n| all.wakes(&format!("t{n}"), 1)).count();
+        assert_eq!(woken, 6, "from the 25th on");
+        let mut unknown = Kit::new(None, None);
+        assert!(!unknown.wakes("acme", 1));
+        unknown.resource = Resource::new(ResourceId(0), "r", 1);
+        assert!(unknown.wakes("acme", 1));
+        // And so many that buffers could fill.
+        let many = Kit::new(None, None);
+        let woken = (0..500).filter(|_| many.wakes("acme", 1)).count();
+        assert_eq!(woken, 100);
+    }
+
+    #[test]
+    fn calls_that_could_fill_half_a_buffer_wake_a_resting_flusher() {
+        let urgency = Urgency::new(Arc::new(DenyView::new(64)), Span::from_millis(25), 170);
+        let woken = |calls| (0..calls).filter(|_| urgency.fills()).count();
+        assert_eq!(woken(100), 15);
+        urgency.visits();
+        assert_eq!(woken(85), 0);
     }
 }
