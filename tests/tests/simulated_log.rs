@@ -5,10 +5,10 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tollgate_log::{AppendError, Log, LogEvent, LogSender, Stream, Ticket};
+use tollgate_log::{Append, AppendError, Log, LogEvent, LogSender, Stream, Ticket};
 use tollgate_shared::time::Timestamp;
 use tollgate_tests::conformance::{self, Medium, PARTITIONS};
-use tollgate_tests::simulation::shared_log::{Append, Session, SharedLog};
+use tollgate_tests::simulation::shared_log::{Session, SharedLog};
 
 /// How many records of one partition are delivered at once.
 const SOME: usize = 7;

@@ -220,16 +220,13 @@ fn count_dropped(packer: &mut Packer, shared: &Shared) {
 mod tests {
     use std::sync::Arc;
 
-    use tokio::sync::Notify;
     use tollgate_shared::names::partition_of_pair;
     use tollgate_shared::time::{Span, Timestamp};
-    use tollgate_shared::wire::public::{Kind, Public};
 
     use super::*;
     use crate::builder::AgentBuilder;
     use crate::clock::{Clock, Mono};
     use crate::rate::Rate;
-    use crate::timer::Timer;
 
     const PARTITIONS: u32 = 16;
 
@@ -243,19 +240,9 @@ mod tests {
         /// An agent that knows of a limit, and has had no denial or notice of any pair.
         fn new(limit: u64) -> Self {
             let builder = AgentBuilder::default().denials_max(64);
-            let clock = Arc::new(Clock::by_hand(Timestamp::from_millis(5)));
-            let timer = Timer::Hand(Arc::new(Notify::new()));
-            let shared = Arc::new(builder.shared(clock, 1, timer));
-            let (resource, _) = shared.resources.get("r");
-            let resource = resource.expect("room");
-            resource.learn(&Public {
-                version: 1,
-                kind: Kind::Rate,
-                least: Some(limit),
-                ..Public::default()
-            });
+            let clock = Clock::by_hand(Timestamp::from_millis(5));
+            let (shared, rate) = Rate::limited(&builder, clock, limit);
             shared.log_partitions.store(PARTITIONS, Ordering::Relaxed);
-            let rate = Rate::new(resource, Arc::clone(&shared));
             let mut bench = Self {
                 flusher: Flusher::new(builder.packer(&shared)),
                 shared,
@@ -320,18 +307,8 @@ mod tests {
     fn an_urgent_call_wakes_the_flusher_and_leaves_while_others_wait() {
         let second = std::time::Duration::from_secs(1);
         let builder = AgentBuilder::default().flush_relaxed(second);
-        let timer = Timer::Hand(Arc::new(Notify::new()));
-        let shared = Arc::new(builder.shared(Arc::new(Clock::of_the_machine()), 1, timer));
+        let (shared, rate) = Rate::limited(&builder, Clock::of_the_machine(), 1_000);
         shared.log_partitions.store(PARTITIONS, Ordering::Relaxed);
-        let (resource, _) = shared.resources.get("r");
-        let resource = resource.expect("room");
-        resource.learn(&Public {
-            version: 1,
-            kind: Kind::Rate,
-            least: Some(1_000),
-            ..Public::default()
-        });
-        let rate = Rate::new(resource, Arc::clone(&shared));
         let (batches, mut received) = mpsc::channel(64);
         let (notices, _kept) = mpsc::channel(1);
         let ending = Arc::new(Ending::default());
@@ -339,26 +316,27 @@ mod tests {
         let packer = builder.packer(&shared);
         let flusher = std::thread::spawn(move || run(&running, packer, &(batches, notices), &ends));
         let begun = std::time::Instant::now();
-        let late = || assert!(begun.elapsed() < 60 * second, "it never comes");
-        let mut next = || loop {
-            late();
-            match received.try_recv() {
-                Ok(batch) => return (batch.partition, batch.hits),
-                Err(_) => std::thread::sleep(second / 1_000),
-            }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        let runtime = runtime.expect("a runtime");
+        let mut next = || {
+            let received = async { tokio::time::timeout(60 * second, received.recv()).await };
+            let batch = runtime.block_on(received).expect("it comes");
+            batch.map(|batch| (batch.partition, batch.hits))
         };
         let of = |domain: &str| partition_of_pair("r", domain, PARTITIONS);
         let (one, other) = ("acme", "globex");
         assert_ne!(of(one), of(other));
         while shared.clock.is_awake() {
-            late();
+            assert!(begun.elapsed() < 60 * second, "it never rests");
             std::thread::sleep(second / 1_000);
         }
         let _ = rate.hit(other);
         assert!(!shared.clock.is_awake(), "it may wait");
         let _ = rate.hit_n(one, 25);
-        assert_eq!(next(), (of(one), 1));
-        assert_eq!(next(), (of(other), 1), "after a second");
+        assert_eq!(next(), Some((of(one), 1)));
+        assert_eq!(next(), Some((of(other), 1)), "after a second");
         ending.ask_to_end();
         shared.clock.wake_timekeeper();
         flusher.join().expect("it ends");

@@ -15,25 +15,34 @@ use crate::timer::Timer;
 /// A call, which returns whether it is let through.
 type NamedCall<'a> = (&'a str, &'a dyn Fn(&Rate) -> bool);
 
-/// A resource with a limit of 1,000, of an agent whose clock is asleep.
+impl Rate {
+    /// A resource with this limit, of an agent without threads that has not heard of any of its domains.
+    pub(crate) fn limited(builder: &AgentBuilder, clock: Clock, limit: u64) -> (Arc<Shared>, Self) {
+        let timer = Timer::Hand(Arc::new(Notify::new()));
+        let shared = Arc::new(builder.shared(Arc::new(clock), 1, timer));
+        let (resource, _) = shared.resources.get("r");
+        let resource = resource.expect("room");
+        resource.learn(&Public {
+            version: 1,
+            kind: Kind::Rate,
+            least: Some(limit),
+            ..Public::default()
+        });
+        let rate = Self::new(resource, Arc::clone(&shared));
+        (shared, rate)
+    }
+}
+
+/// A resource with a limit of 1,000, of an agent whose clock is asleep, and that is not blind.
 fn asleep() -> Rate {
-    let timer = Timer::Hand(Arc::new(Notify::new()));
-    let clock = Arc::new(Clock::of_the_machine());
-    let shared = Arc::new(AgentBuilder::default().shared(clock, 1, timer));
+    let clock = Clock::of_the_machine();
+    let (shared, rate) = Rate::limited(&AgentBuilder::default(), clock, 1_000);
     let leases = vec![Lease::default()];
     leases[0].renew(Mono::MAX);
     shared.liveness.set_partitions(1, leases.clone(), leases);
     shared.liveness.update(shared.clock.read());
-    let (resource, _) = shared.resources.get("r");
-    let resource = resource.expect("room");
-    resource.learn(&Public {
-        version: 1,
-        kind: Kind::Rate,
-        least: Some(1_000),
-        ..Public::default()
-    });
     shared.clock.fall_asleep(true);
-    Rate::new(resource, shared)
+    rate
 }
 
 fn recorded(copies: u32) -> impl Fn(&Rate) -> bool {

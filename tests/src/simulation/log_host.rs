@@ -9,12 +9,12 @@ use bytes::Bytes;
 use tollgate_log::journal::core::{Core as Journal, JournalCommand};
 use tollgate_log::journal::disk::Disk;
 use tollgate_log::journal::{Ack, JournalConfig};
-use tollgate_log::{Answer, Delivered, LogEvent, Stream};
+use tollgate_log::{Answer, Append, Delivered, LogEvent, Stream};
 
 use super::disk::SimDisk;
 use super::plan::{LogPlan, Plan};
 use super::random::Random;
-use super::shared_log::{Append, SharedLog};
+use super::shared_log::SharedLog;
 use super::trace::hash_of;
 use super::watch::Kept;
 use super::world::World;
@@ -180,12 +180,7 @@ impl World {
         host.tickets.insert(append.ticket, at);
         match self.log {
             LogHost::Journal { .. } => {
-                host.commands.push(JournalCommand::Append {
-                    stream: append.stream,
-                    partition: append.partition,
-                    ticket: append.ticket,
-                    record: append.record,
-                });
+                host.commands.push(JournalCommand::Append(append));
                 self.journal_turn_soon(owner);
             }
             LogHost::Shared(_) => {

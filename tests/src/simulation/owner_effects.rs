@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use tollgate_agent::simulation::SocketEvent;
 use tollgate_api::state::{DigestsView, Readiness};
+use tollgate_log::Append;
 use tollgate_server::core::announce::TOPIC_KEY_UNPROTECTED;
 use tollgate_server::core::counters::Counters;
 use tollgate_server::core::event::{Effect, Event as CoreEvent, Peer};
@@ -21,7 +22,6 @@ use tollgate_shared::wire::verdict::{Verdict, VerdictFrame};
 
 pub use super::log_host::LogHost;
 use super::plan::{Edge, Way};
-use super::shared_log::Append;
 use super::trace::hash_of;
 use super::world::World;
 
@@ -80,31 +80,24 @@ impl World {
 
     pub(super) fn perform_one(&mut self, owner: usize, effect: Effect) {
         match effect {
-            Effect::Append {
-                stream,
-                partition,
-                ticket,
-                record,
-            } => {
+            Effect::Append(append) => {
+                let Append {
+                    stream,
+                    partition,
+                    ref record,
+                    ..
+                } = append;
                 self.trace.event(
                     self.now_us,
-                    &[22, owner as u64, u64::from(partition), hash_of(&record)],
+                    &[22, owner as u64, u64::from(partition), hash_of(record)],
                     || {
                         format!(
                             "owner {owner} appends to {stream:?} {partition}: {}",
-                            kind_of(&record)
+                            kind_of(record)
                         )
                     },
                 );
-                self.append(
-                    owner,
-                    Append {
-                        stream,
-                        partition,
-                        ticket,
-                        record,
-                    },
-                );
+                self.append(owner, append);
             }
             Effect::Follow {
                 stream,

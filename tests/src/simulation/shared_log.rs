@@ -5,22 +5,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tollgate_log::{AppendError, Delivered, LogEvent, Stream, Ticket};
+use tollgate_log::{Append, AppendError, Delivered, LogEvent, Stream, Ticket};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::MESSAGE_BYTES_MAX;
-
-/// An append under way.
-#[derive(Clone, Debug)]
-pub struct Append {
-    /// The stream.
-    pub stream: Stream,
-    /// The partition.
-    pub partition: u32,
-    /// The ticket of its answer.
-    pub ticket: Ticket,
-    /// The record.
-    pub record: Vec<u8>,
-}
 
 /// The position at which an aggregator reads a partition.
 #[derive(Clone, Debug)]

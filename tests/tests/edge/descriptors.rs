@@ -24,34 +24,25 @@ struct Link {
     counters: Arc<LinkCounters>,
     answers: Answers,
     events: mpsc::Receiver<Event>,
-    _runtime: tokio::runtime::Runtime,
 }
 
 impl Link {
     fn start(bounds: Bounds, connections_max: usize) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let listener = listen(any).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let edge = Arc::new(Edge::new(bounds, connections_max));
         let counters = Arc::<LinkCounters>::default();
         let (sender, events) = mpsc::channel(64);
-        let _within = runtime.enter();
         let (shared, counting) = (Arc::clone(&edge), Arc::clone(&counters));
         let answers =
             link::serve((listener, Access::default()), 4, sender, shared, counting).unwrap();
-        drop(_within);
         Self {
             address,
             edge,
             counters,
             answers,
             events,
-            _runtime: runtime,
         }
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tollgate_shared::time::Timestamp;
 
-use super::super::{Answer, AppendError, Delivered, LogEvent, Stream, Ticket};
+use super::super::{Answer, Append, AppendError, Delivered, LogEvent, Stream, Ticket};
 use super::disk::Disk;
 use super::error::OpenError;
 use super::layout;
@@ -40,16 +40,7 @@ const FAILING_MS: u64 = 2_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalCommand {
     /// Append a record.
-    Append {
-        /// The stream.
-        stream: Stream,
-        /// The partition.
-        partition: u32,
-        /// Names this append in the answer.
-        ticket: Ticket,
-        /// The record.
-        record: Vec<u8>,
-    },
+    Append(Append),
     /// Answer that there is no room for a record at the moment.
     Refuse {
         /// Names the append in the answer.
@@ -135,8 +126,8 @@ impl Core {
     ) -> bool {
         let mut appended = 0;
         for command in commands {
-            if let JournalCommand::Append { record, .. } = &command {
-                appended += record.len();
+            if let JournalCommand::Append(append) = &command {
+                appended += append.record.len();
             }
             self.take(command, emit);
         }
@@ -173,12 +164,12 @@ impl Core {
 
     fn take(&mut self, command: JournalCommand, emit: &mut dyn FnMut(LogEvent)) {
         match command {
-            JournalCommand::Append {
+            JournalCommand::Append(Append {
                 stream,
                 partition,
                 ticket,
                 record,
-            } => match self.accept(stream, partition, &record) {
+            }) => match self.accept(stream, partition, &record) {
                 Ok(at) => {
                     if let Some(slot) = self.slots.get_mut(at) {
                         if slot.staged.is_empty() {

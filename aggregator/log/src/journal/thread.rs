@@ -44,26 +44,17 @@ impl Queue {
     }
 
     fn accept(&self, append: Append) -> JournalCommand {
-        let Append {
-            stream,
-            partition,
-            ticket,
-            record,
-        } = append;
-        let cost = cost(&record);
+        let cost = cost(&append.record);
         let before = self.bytes.fetch_add(cost, Ordering::Relaxed);
         // An empty queue takes one record, however small the bound.
         if before == 0 || before + cost <= self.bytes_max {
-            return JournalCommand::Append {
-                stream,
-                partition,
-                ticket,
-                record,
-            };
+            return JournalCommand::Append(append);
         }
         // Queue only the ticket, which the owner keeps as well.
         self.bytes.fetch_sub(cost, Ordering::Relaxed);
-        JournalCommand::Refuse { ticket }
+        JournalCommand::Refuse {
+            ticket: append.ticket,
+        }
     }
 
     pub fn follow(&self, stream: Stream, partition: u32, from: u64) {
@@ -234,9 +225,8 @@ impl Worker {
             };
             for command in commands {
                 let ticket = match command {
-                    JournalCommand::Append { ticket, .. } | JournalCommand::Refuse { ticket } => {
-                        ticket
-                    }
+                    JournalCommand::Append(Append { ticket, .. })
+                    | JournalCommand::Refuse { ticket } => ticket,
                     JournalCommand::Follow { .. } => continue,
                 };
                 let why = AppendError::NotNow("the journal is closed".to_owned());
@@ -249,7 +239,7 @@ impl Worker {
 
 fn cost_of(command: &JournalCommand) -> usize {
     match command {
-        JournalCommand::Append { record, .. } => cost(record),
+        JournalCommand::Append(append) => cost(&append.record),
         JournalCommand::Refuse { .. } | JournalCommand::Follow { .. } => 0,
     }
 }

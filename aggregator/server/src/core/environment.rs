@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use tollgate_log::{Stream, Ticket};
+use tollgate_log::{Append, Stream, Ticket};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::link::FromAggregator;
 
@@ -73,12 +73,12 @@ impl Environment {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         self.appends.insert(ticket, purpose);
-        self.effects.push(Effect::Append {
+        self.effects.push(Effect::Append(Append {
             stream,
             partition,
             ticket,
             record,
-        });
+        }));
         ticket
     }
 

@@ -12,7 +12,7 @@ use tollgate_shared::wire::link::Member;
 use super::assignment::{Known, Restored};
 use super::snapshots::Moment;
 use super::view::{Query, Reply};
-use tollgate_log::{Delivered, LogEvent, Stream, Ticket};
+use tollgate_log::{Append, Delivered, LogEvent, Stream};
 
 /// The time at which an event is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,16 +132,7 @@ pub struct LimitsFile {
 #[derive(Debug)]
 pub enum Effect {
     /// Append a record to the log; an event with the ticket is the answer.
-    Append {
-        /// The stream.
-        stream: Stream,
-        /// The partition.
-        partition: u32,
-        /// Names the answer.
-        ticket: Ticket,
-        /// The record.
-        record: Vec<u8>,
-    },
+    Append(Append),
     /// Follow a partition of the log.
     Follow {
         /// The stream.

@@ -16,12 +16,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tollgate_shared::time::Span;
 
-use tollgate_log::RETRY_AFTER;
+use tollgate_log::{Append, AppendError, RETRY_AFTER, Stream, Ticket};
 
 use super::event::Effect;
 use super::partition::event::PartitionStep;
 use super::partition::{Partition, Stage};
-use tollgate_log::{AppendError, Stream, Ticket};
 
 /// Statements of one partition whose decision records the log does not have yet, and totals, as many of each: about
 /// 10 MB.
@@ -169,12 +168,12 @@ impl Partition {
         } = self;
         recordings.retry(step.clock(), |record| {
             let ticket = appends.send_unnoted();
-            step.ask(Effect::Append {
+            step.ask(Effect::Append(Append {
                 stream: Stream::Denials,
                 partition: *index,
                 ticket,
                 record,
-            });
+            }));
             ticket
         });
     }

@@ -28,7 +28,7 @@ use super::partition::event::{PartitionEffect, PartitionStep, TotalsTarget};
 use super::partition::{Partition, Stage};
 use super::ruler::RuledRecord;
 use super::totals::TotalsKey;
-use tollgate_log::{Delivered, Stream, Ticket};
+use tollgate_log::{Append, Delivered, Stream, Ticket};
 
 impl Partition {
     /// Rules records for as long as the partition takes any.
@@ -248,12 +248,12 @@ impl Partition {
         .encode(&mut writer);
         let record = writer.as_slice().to_vec();
         let ticket = self.appends.send_unnoted();
-        step.ask(Effect::Append {
+        step.ask(Effect::Append(Append {
             stream: Stream::Denials,
             partition: self.index,
             ticket,
             record: record.clone(),
-        });
+        }));
         self.recordings.sent(offset, ticket, record);
     }
 
@@ -368,12 +368,12 @@ impl Partition {
         step: &mut PartitionStep<'_>,
     ) -> Ticket {
         let ticket = self.appends.send(purpose);
-        step.ask(Effect::Append {
+        step.ask(Effect::Append(Append {
             stream,
             partition: self.index,
             ticket,
             record,
-        });
+        }));
         ticket
     }
 
@@ -414,12 +414,12 @@ impl Partition {
                 RecordPen::new(key, target).totals(resource, (*index, due.offset), &due.counted);
             let ticket = appends.send(AppendPurpose::Total(resource.into()));
             step.counters().totals += 1;
-            step.ask(Effect::Append {
+            step.ask(Effect::Append(Append {
                 stream: Stream::Hits,
                 partition: target,
                 ticket,
                 record,
-            });
+            }));
             ticket
         });
     }

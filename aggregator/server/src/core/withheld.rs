@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use tollgate_log::{Stream, Ticket};
+use tollgate_log::{Append, Stream, Ticket};
 use tollgate_shared::wire::record::kind;
 
 use super::event::Effect;
@@ -59,12 +59,12 @@ impl Withheld {
 }
 
 fn turn_of(effect: &Effect, identities: &Identities) -> Turn {
-    let Effect::Append {
+    let Effect::Append(Append {
         stream,
         partition,
         ticket,
         record,
-    } = effect
+    }) = effect
     else {
         return Turn::Now;
     };

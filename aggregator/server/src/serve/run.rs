@@ -167,17 +167,7 @@ impl Shell {
     /// Carries out an effect. Appends are gathered; see [`Log::append_all`].
     fn carry_out(&mut self, effect: Effect, appends: &mut Vec<Append>) {
         match effect {
-            Effect::Append {
-                stream,
-                partition,
-                ticket,
-                record,
-            } => appends.push(Append {
-                stream,
-                partition,
-                ticket,
-                record,
-            }),
+            Effect::Append(append) => appends.push(append),
             Effect::Follow {
                 stream,
                 partition,

@@ -8,8 +8,7 @@ use std::num::NonZeroUsize;
 
 use tollgate_api::pairs::PairView;
 use tollgate_api::state::DigestsView;
-use tollgate_log::Chunks;
-use tollgate_log::{AppendError, Delivered, LogEvent, Stream, Ticket};
+use tollgate_log::{Append, AppendError, Chunks, Delivered, LogEvent, Stream, Ticket};
 use tollgate_server::core::Core;
 use tollgate_server::core::assignment::Known;
 use tollgate_server::core::event::{
@@ -128,12 +127,12 @@ impl World {
     fn perform(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Append {
+                Effect::Append(Append {
                     stream,
                     partition,
                     ticket,
                     record,
-                } => {
+                }) => {
                     self.appends.push_back((stream, partition, ticket, record));
                 }
                 Effect::Follow {

@@ -180,11 +180,13 @@ fn synced_syncs_once_for_all_waiting_and_written_never() {
         )
         .expect("opens");
         let mut turn = || {
-            let commands = (0..100).map(|n| core::JournalCommand::Append {
-                stream: Stream::Hits,
-                partition: 0,
-                ticket: Ticket(n),
-                record: vec![0; 10],
+            let commands = (0..100).map(|n| {
+                core::JournalCommand::Append(Append {
+                    stream: Stream::Hits,
+                    partition: 0,
+                    ticket: Ticket(n),
+                    record: vec![0; 10],
+                })
             });
             core.turn(commands, Timestamp::ZERO, &mut |_| {});
         };

@@ -136,11 +136,13 @@ fn a_lagging_follower_reads_the_missed_records_first() {
     let disk = Arc::clone(&kit.disk);
     let opened = core::Core::open(kit.config.clone(), disk, Some("boot"), now);
     let (mut core, _) = opened.expect("opens");
-    let append = |n| core::JournalCommand::Append {
-        stream: Stream::Hits,
-        partition: 0,
-        ticket: Ticket(n),
-        record: n.to_string().into_bytes(),
+    let append = |n| {
+        core::JournalCommand::Append(Append {
+            stream: Stream::Hits,
+            partition: 0,
+            ticket: Ticket(n),
+            record: n.to_string().into_bytes(),
+        })
     };
     core.turn((0..10).map(append), now, &mut |_| {});
     let follow = core::JournalCommand::Follow {

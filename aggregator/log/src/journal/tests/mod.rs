@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use tollgate_shared::time::Timestamp;
 
-use super::super::{AppendError, Delivered, Log, LogEvent, LogReceiver, Stream, Ticket, channel};
+use super::super::{
+    Append, AppendError, Delivered, Log, LogEvent, LogReceiver, Stream, Ticket, channel,
+};
 use super::disk::{Disk, OsDisk};
 use super::*;
 
