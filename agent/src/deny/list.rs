@@ -19,6 +19,7 @@ use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::wire::statement::Denial;
 
+use super::name::EntryName;
 use super::recent::REMEMBERED;
 use super::view::{Closed, DenialEntry, DenyView, Lease};
 use crate::clock::Mono;
@@ -87,7 +88,7 @@ impl EndedDenial {
     fn of(entry: &DenialEntry) -> Self {
         Self {
             resource: entry.resource,
-            domain: entry.domain.clone(),
+            domain: entry.domain.to_boxed(),
             is_group: entry.is_group,
             partition: entry.partition,
             position: entry.position,
@@ -159,7 +160,7 @@ impl DenyList {
         self.remember(notice, fingerprint);
         let before = self.view.exact.get(&fingerprint).map(|entry| {
             let same_scope = entry.resource == notice.resource.id
-                && *entry.domain == *notice.domain
+                && entry.domain.is(notice.domain)
                 && entry.is_group == notice.is_group;
             (same_scope, entry.position, entry.until)
         });
@@ -252,7 +253,7 @@ impl DenyList {
         }
         let entry = DenialEntry {
             resource: notice.resource.id,
-            domain: notice.domain.into(),
+            domain: EntryName::new(notice.domain),
             is_group: notice.is_group,
             partition: notice.partition,
             position: notice.position,
@@ -441,7 +442,7 @@ impl DenyList {
         self.view.filter.remove(fingerprint);
         if entry.is_group {
             self.one_group_less(entry.resource);
-        } else if *entry.domain == *EVERYBODY
+        } else if entry.domain.is(EVERYBODY)
             && let Some(resource) = self.whole.remove(&entry.resource)
         {
             resource.set_flag(WHOLE, false);

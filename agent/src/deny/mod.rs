@@ -13,6 +13,7 @@
 
 mod filter;
 mod list;
+mod name;
 mod near;
 mod recent;
 mod view;

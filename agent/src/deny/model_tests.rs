@@ -9,6 +9,7 @@ use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Cause, Denial};
 
+use super::name::EntryName;
 use super::{DenyList, DenyView, Lease, ScopeChange, ScopeNotice, StatementOutcome};
 use crate::clock::Mono;
 use crate::resource::{Resource, ResourceId};
@@ -347,7 +348,7 @@ fn a_fingerprint_alone_decides_nothing() {
         let entry = super::view::DenialEntry {
             is_group: false,
             resource: ResourceId(resource),
-            domain: domain.into(),
+            domain: EntryName::new(domain),
             partition: 0,
             position: position(5),
             until: Mono::MAX,

@@ -22,6 +22,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::notice::Notice;
 use tollgate_shared::wire::statement::Cause;
 
+use super::name::EntryName;
 use super::view::DenyView;
 use crate::clock::Mono;
 use crate::left::Left;
@@ -40,7 +41,7 @@ const SWEEP_EVERY: Span = Span::from_millis(250);
 #[derive(Debug)]
 pub(super) struct NearEntry {
     resource: ResourceId,
-    domain: Box<str>,
+    domain: EntryName,
     /// The aggregator that published the notice, and the partition that it is about.
     publisher: usize,
     partition: u32,
@@ -56,7 +57,7 @@ pub(super) struct NearEntry {
 
 impl NearEntry {
     fn is_of(&self, resource: &Resource, domain: &str) -> bool {
-        self.resource == resource.id && *self.domain == *domain
+        self.resource == resource.id && self.domain.is(domain)
     }
 }
 
@@ -228,7 +229,7 @@ impl NearList {
         }
         let mut fresh = NearEntry {
             resource: resource.id,
-            domain: notice.domain.clone(),
+            domain: EntryName::new(&notice.domain),
             publisher,
             partition: notice.partition,
             cause: notice.cause,

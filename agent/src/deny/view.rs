@@ -14,6 +14,7 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::filter::Filter;
+use super::name::EntryName;
 use super::near::NearEntry;
 use super::recent::RecentPairs;
 use crate::clock::Mono;
@@ -62,7 +63,7 @@ impl From<&Denial> for Closed {
 pub(super) struct DenialEntry {
     pub(super) resource: ResourceId,
     /// `*` if the whole resource is denied.
-    pub(super) domain: Box<str>,
+    pub(super) domain: EntryName,
     /// Whether the scope is a group; then `domain` is the group's name.
     pub(super) is_group: bool,
     pub(super) partition: u32,
@@ -175,7 +176,7 @@ impl DenyView {
         now: impl FnOnce() -> Mono,
     ) -> Option<Refusal> {
         let entry = self.exact.get(&fingerprint)?;
-        if entry.resource != resource.id || *entry.domain != *domain || entry.is_group {
+        if entry.resource != resource.id || !entry.domain.is(domain) || entry.is_group {
             return None;
         }
         entry.refusal(Scope::Pair, now)
@@ -189,7 +190,7 @@ impl DenyView {
         now: impl FnOnce() -> Mono,
     ) -> Option<Refusal> {
         let entry = self.exact.get(&resource.fingerprint_of_group(group))?;
-        if entry.resource != resource.id || *entry.domain != *group || !entry.is_group {
+        if entry.resource != resource.id || !entry.domain.is(group) || !entry.is_group {
             return None;
         }
         entry.refusal(Scope::Group, now)
