@@ -42,11 +42,11 @@ pub(crate) const EVENTS_MAX: usize = 4_096;
 /// has ended, and checks for silences of hundreds of milliseconds.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The interval while nothing is in flight and nothing arrives: longer than the default interval of feed heartbeats,
-/// 281 ms at most, with which ticks go then. Not 300 ms: tokio's timer wheel wakes once before such a timer is due, mostly
-/// before the heartbeat. With a longer `feed.heartbeat` the tick wakes by itself. Ended denials are removed that much
-/// later, but they end by themselves.
-const TICK_QUIET: Duration = Duration::from_millis(350);
+/// The interval while nothing is in flight and nothing arrives: longer than the interval of feed heartbeats of an
+/// aggregator that rules nothing but ticks, 450 ms at most, with which ticks go then. Not 500 ms: tokio's timer wheel wakes
+/// up to 64 ms before such a timer is due. Ended denials are removed that much later, but they end by themselves; a silent
+/// feed is noticed within 2 s.
+const TICK_QUIET: Duration = Duration::from_millis(550);
 
 /// The most waiting items that one turn takes: a turn costs as much as some messages.
 const AT_ONCE: usize = 64;

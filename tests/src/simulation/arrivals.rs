@@ -42,8 +42,8 @@ const EARLY_US: u64 = 60_000;
 /// An agent that keeps fewer denials than there are scopes may have had no room.
 const ROOM: usize = 100;
 
-/// A heartbeat that is older than this shows nothing: one comes every 250 ms.
-const HEARTBEAT_WITHIN_US: u64 = 500_000;
+/// A heartbeat that is older than this shows nothing: one comes every 250 ms, and after 450 ms where nothing is ruled.
+const HEARTBEAT_WITHIN_US: u64 = 600_000;
 
 /// Statements reach an agent in time if its messages take no longer than this.
 const IN_TIME_US: u64 = 100_000;

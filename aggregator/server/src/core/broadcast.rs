@@ -16,7 +16,7 @@ use super::environment::Environment;
 use super::event::Now;
 use super::limits_state::LimitsState;
 use super::notices::Notices;
-use super::partition::Partition;
+use super::partition::{Partition, TICK_EVERY_QUIET};
 use super::ready::ReadyPartitions;
 use super::verdicts::Verdicts;
 
@@ -26,10 +26,14 @@ pub(super) struct Broadcast {
     pub verdicts: Verdicts,
     notices: Notices,
     verdict_frames: u64,
-    /// When a heartbeat is due whatever happens.
-    next_heartbeat: Span,
+    /// When the last heartbeat was published, if any.
+    heartbeat: Option<Span>,
+    /// How often heartbeats are published at present.
+    every: Span,
     /// The sum of the watermarks of the last heartbeat.
     last_ruled: u64,
+    /// Whether that was another sum than the one before.
+    had_news: bool,
 }
 
 impl Broadcast {
@@ -40,8 +44,10 @@ impl Broadcast {
             verdicts: Verdicts::default(),
             notices: Notices::default(),
             verdict_frames: 0,
-            next_heartbeat: Span::ZERO,
+            heartbeat: None,
+            every: Span::ZERO,
             last_ruled: 0,
+            had_news: true,
         }
     }
 
@@ -66,26 +72,40 @@ impl Broadcast {
         let verdicts = &mut self.verdicts;
         self.verdict_frames +=
             verdicts.publish(instance, &TOPIC_KEY_UNPROTECTED, now.clock, effects);
-        let every = env.settings.heartbeat;
-        if self.heartbeat_due(ready, every) <= now.clock {
+        // As rarely as ticks where nothing else is ruled: in between there are no watermarks to report.
+        let mut ours = partitions.iter().filter(|partition| partition.is_ours());
+        self.every = match ours.all(|partition| partition.ticks.are_quiet()) {
+            true => env.settings.heartbeat.max(TICK_EVERY_QUIET),
+            false => env.settings.heartbeat,
+        };
+        if self.heartbeat_due(ready) <= now.clock {
             self.publish_heartbeats(now, ready, env);
-            let latest = every.saturating_add(later(every));
-            self.next_heartbeat = now.clock.saturating_add(latest);
-            self.last_ruled = ruled(ready);
+            self.heartbeat = Some(now.clock);
+            let before = std::mem::replace(&mut self.last_ruled, ruled(ready));
+            self.had_news = before != self.last_ruled;
         }
     }
 
     /// If something was ruled since the last heartbeat, the next is due a little before its time, else a little after it.
     /// So if nothing flows but ticks, heartbeats soon go with the turns that rule them: one wake-up instead of two, and
-    /// the watermarks are the newest.
-    fn heartbeat_due(&self, ready: &ReadyPartitions, every: Span) -> Span {
-        match ruled(ready) == self.last_ruled {
-            true => self.next_heartbeat,
-            false => self
-                .next_heartbeat
-                .saturating_sub(later(every))
-                .saturating_sub(earlier(every)),
+    /// the watermarks are the newest. If a heartbeat had nothing new because a tick was late, the next is due when that is
+    /// ruled.
+    fn heartbeat_due(&self, ready: &ReadyPartitions) -> Span {
+        match (ruled(ready) == self.last_ruled, self.had_news) {
+            (true, _) => self.heartbeat_due_at_last(),
+            (false, true) => self.due_after(self.every.saturating_sub(earlier(self.every))),
+            (false, false) => Span::ZERO,
         }
+    }
+
+    /// When a heartbeat is due whatever happens.
+    fn heartbeat_due_at_last(&self) -> Span {
+        self.due_after(self.every.saturating_add(later(self.every)))
+    }
+
+    fn due_after(&self, span: Span) -> Span {
+        let last = self.heartbeat;
+        last.map_or(Span::ZERO, |last| last.saturating_add(span))
     }
 
     fn publish_heartbeats(&mut self, now: Now, ready: &ReadyPartitions, env: &mut Environment) {
@@ -114,7 +134,8 @@ impl Broadcast {
     /// When the feed has to publish something although no event arrives.
     pub fn next_turn(&self) -> Span {
         let step = self.announcer.next_step();
-        step.map_or(self.next_heartbeat, |step| step.min(self.next_heartbeat))
+        let heartbeat = self.heartbeat_due_at_last();
+        step.map_or(heartbeat, |step| step.min(heartbeat))
     }
 
     /// Frames published so far, without those of notices.

@@ -83,6 +83,9 @@ impl Partition {
         self.advance(delivered, step);
         step.counters().records += 1;
         self.see_own(delivered, &record, step);
+        if !matches!(record, Record::Tick(_) | Record::StateDigest(_)) {
+            self.ticks.busy = step.clock();
+        }
         match &record {
             Record::Tick(_) => self.append_digest(delivered.offset, log_time_before, step),
             Record::StateDigest(stated) => self.compare_digest(stated, step),

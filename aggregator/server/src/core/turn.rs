@@ -6,7 +6,7 @@ use tollgate_shared::wire::record::{LimitsActivation, RecordPen, Tick};
 
 use super::partition::appends::AppendPurpose;
 use super::partition::event::PartitionStep;
-use super::partition::{Partition, Stage, TICK_EVERY};
+use super::partition::{Partition, Stage};
 use tollgate_log::{Delivered, Stream};
 
 impl Partition {
@@ -22,11 +22,11 @@ impl Partition {
         let Some(log) = self.log().filter(|_| self.stage == Stage::Ruling) else {
             return;
         };
-        if !self.ticks.slot.is_free(clock) {
+        if self.ticks.slot.ticket.is_some() || clock < self.ticks.due() {
             return;
         }
         if self.is_ending_its_key(context) {
-            self.ticks.slot.not_before = clock.saturating_add(TICK_EVERY);
+            self.ticks.wait_from(clock);
             return;
         }
         self.ticks.number += 1;
@@ -42,7 +42,7 @@ impl Partition {
         let ticket = self.append(Stream::Hits, record, AppendPurpose::Tick, step);
         step.counters().ticks += 1;
         self.ticks.slot.ticket = Some(ticket);
-        self.ticks.slot.not_before = clock.saturating_add(TICK_EVERY);
+        self.ticks.wait_from(clock);
     }
 
     /// Activates the newest limits version if it is not in force in the partition yet.
@@ -75,7 +75,7 @@ impl Partition {
     pub(super) fn next_tick(&self) -> Option<Span> {
         let is_free =
             self.stage == Stage::Ruling && self.log().is_some() && self.ticks.slot.ticket.is_none();
-        is_free.then_some(self.ticks.slot.not_before)
+        is_free.then(|| self.ticks.due())
     }
 }
 

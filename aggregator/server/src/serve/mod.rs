@@ -16,6 +16,7 @@ mod dead_letters;
 mod fleet;
 mod limits_file;
 mod log;
+mod parked;
 mod run;
 mod saver;
 mod secure;
@@ -105,21 +106,15 @@ pub fn run(config: &Config, with_stdin: bool) -> Result<(), ServeError> {
         .enable_all()
         .build()
         .map_err(failed)?;
-    let ruling = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .map_err(failed)?;
     let secured = secure::Secured::open(config)?;
     let (listeners, bound) = Listeners::bind(config)?;
-    let started = {
+    let result = {
         let _inside = connections.enter();
         start::start(config, (listeners, secured), bound, with_stdin)
+            .and_then(|(shell, inboxes)| run::run(shell, inboxes, config))
     };
-    let result =
-        started.and_then(|(shell, inboxes)| ruling.block_on(run::run(shell, inboxes, config)));
     // Tasks that still wait for peers must not delay the end.
     connections.shutdown_background();
-    ruling.shutdown_background();
     crate::http::end_background(BACKGROUND_PATIENCE);
     result
 }

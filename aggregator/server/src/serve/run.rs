@@ -1,9 +1,8 @@
 //! The one loop: events in, effects out.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tollgate_log::clock::wall;
 use tollgate_log::{Append, Log, LogEvent, LogReceiver};
 use tollgate_shared::time::Span;
@@ -13,6 +12,7 @@ use super::dead_letters::DeadLetters;
 #[cfg(feature = "kafka")]
 use super::fleet::Fleet;
 use super::limits_file::read_file;
+use super::parked;
 use super::saver::Saver;
 use super::signals::SignalRequest;
 use super::start::Inboxes;
@@ -49,6 +49,16 @@ pub(super) struct Shell {
     pub gave_up: Option<ServeError>,
 }
 
+/// What the loop waited for.
+enum Woken {
+    Asked(SignalRequest),
+    Log(LogEvent),
+    Other(Event),
+    Fault(ServeError),
+    /// The time of the next turn.
+    Turn,
+}
+
 /// Keeps snapshots.
 pub(super) enum Keeper {
     /// Files beside the journal.
@@ -59,36 +69,26 @@ pub(super) enum Keeper {
 }
 
 /// Rules until a signal, or until the log cannot be used.
-///
-/// Called within a runtime that has this thread alone: its timers are this thread's own, while those of the connections'
-/// runtime are waited for by another thread, which this one would wake for each, and be woken by.
-pub(super) async fn run(
+pub(super) fn run(
     mut shell: Shell,
     mut inboxes: Inboxes,
     config: &Config,
 ) -> Result<(), ServeError> {
-    let Inboxes {
-        signals,
-        log_events,
-        events,
-    } = &mut inboxes;
     // The log's limits are read after it, so that a bad file is known by then.
     shell.read_first_limits_file(config);
     loop {
         let turn_at = shell.started + shell.core.next_turn().to_std();
-        // Everything that can wake this process, on one screen.
-        tokio::select! {
-            biased;
-            asked = signals.next() => match asked {
-                SignalRequest::Stop => break,
-                SignalRequest::ReadLimits => shell.read_limits_file(config),
-            },
-            Some(event) = log_events.recv(), if shell.backlog.has_room() => shell.backlog.push(event),
-            Some(event) = events.recv() => shell.handle(event),
-            Some(fault) = shell.log_faults.recv() => shell.gave_up = Some(fault),
-            () = std::future::ready(()), if !shell.backlog.is_empty() => {}
-            () = tokio::time::sleep_until(turn_at) => {}
+        match parked::until(turn_at, shell.woken(&mut inboxes)).unwrap_or(Woken::Turn) {
+            Woken::Asked(SignalRequest::Stop) => break,
+            Woken::Asked(SignalRequest::ReadLimits) => shell.read_limits_file(config),
+            Woken::Log(event) => shell.backlog.push(event),
+            Woken::Other(event) => shell.handle(event),
+            Woken::Fault(fault) => shell.gave_up = Some(fault),
+            Woken::Turn => {}
         }
+        let Inboxes {
+            log_events, events, ..
+        } = &mut inboxes;
         let turn_ends = Instant::now() + TURN_MAX;
         while Instant::now() < turn_ends {
             // One of each in turn, so that neither starves the other.
@@ -100,16 +100,33 @@ pub(super) async fn run(
         }
         shell.step(Event::Turn);
         if let Some(failure) = shell.gave_up.take() {
-            shell.close(log_events).await;
+            shell.close(log_events);
             return Err(failure);
         }
     }
     tracing::info!("stopping");
-    shell.close(log_events).await;
+    shell.close(&mut inboxes.log_events);
     Ok(())
 }
 
 impl Shell {
+    /// Everything that can wake this process before its next turn, on one screen. Dropping the future loses nothing.
+    async fn woken(&mut self, inboxes: &mut Inboxes) -> Woken {
+        let Inboxes {
+            signals,
+            log_events,
+            events,
+        } = inboxes;
+        tokio::select! {
+            biased;
+            asked = signals.next() => Woken::Asked(asked),
+            Some(event) = log_events.recv(), if self.backlog.has_room() => Woken::Log(event),
+            Some(event) = events.recv() => Woken::Other(event),
+            Some(fault) = self.log_faults.recv() => Woken::Fault(fault),
+            () = std::future::ready(()), if !self.backlog.is_empty() => Woken::Turn,
+        }
+    }
+
     fn now(&self) -> Now {
         Now {
             clock: Span::from_std(self.started.elapsed()),
@@ -252,7 +269,7 @@ impl Shell {
 
     /// Closes the log: when this returns, the log has everything that agents were told, and answers to appends under
     /// way were still sent.
-    async fn close(mut self, log_events: &mut LogReceiver) {
+    fn close(mut self, log_events: &mut LogReceiver) {
         #[cfg(feature = "kafka")]
         if let Keeper::Fleet(fleet) = &self.snapshot_store {
             fleet.leave();
@@ -262,16 +279,13 @@ impl Shell {
         for event in self.backlog.take_all() {
             self.close_by(event);
         }
-        let closing = async {
-            while let Some(event) = log_events.recv().await {
-                if self.close_by(event) {
-                    return;
-                }
+        let at_most = Instant::now() + CLOSE_PATIENCE;
+        while let Some(event) = parked::until(at_most, log_events.recv()) {
+            if event.is_none_or(|event| self.close_by(event)) {
+                return;
             }
-        };
-        if tokio::time::timeout(CLOSE_PATIENCE, closing).await.is_err() {
-            tracing::error!("the log did not close in time; what was acknowledged is in it");
         }
+        tracing::error!("the log did not close in time; what was acknowledged is in it");
     }
 
     /// Handles an event of a log that is being closed; returns whether it was the last.

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tollgate_api::state::LogView;
 use tollgate_log::journal::disk::OsDisk;
 use tollgate_log::journal::snapshots::Snapshots;

@@ -1,4 +1,4 @@
-//! Checks the files of keys and tokens twice a second, and acts on changes.
+//! Checks the files of keys and tokens twice a second, if there are any, and acts on changes.
 //!
 //! ```text
 //! each half second   certificates' files ── valid ──> next handshakes    invalid ──> counted, logged, not used
@@ -6,7 +6,8 @@
 //! each hour          a line for each listener that anybody on its network can use
 //! ```
 //!
-//! It has its own thread, because files on a network file system can be slow. The thread ends with the edge.
+//! It has its own thread, because files on a network file system can be slow. The thread ends with the edge, up to a minute
+//! later if there are no files.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -20,6 +21,9 @@ use crate::security::{Insecure, TokenBook, WatchCounters};
 /// How often files are checked: a connection whose token is revoked ends within two seconds, of which two checks that
 /// find the same content take one.
 const EVERY: Duration = Duration::from_millis(500);
+
+/// How often the thread looks whether it is still needed, if there are no such files.
+const EVERY_OF_NOTHING: Duration = Duration::from_secs(60);
 
 /// How often an unprotected listener is logged.
 const INSECURE_EVERY: Duration = Duration::from_secs(3_600);
@@ -52,13 +56,17 @@ impl Watch {
     }
 
     fn run(&self, edge: &Weak<Edge>) {
+        let every = match (&self.tls, &self.tokens) {
+            (None, None) => EVERY_OF_NOTHING,
+            _ => EVERY,
+        };
         let mut warned: Option<Instant> = None;
         loop {
             if warned.is_none_or(|at| INSECURE_EVERY <= at.elapsed()) {
                 warned = Some(Instant::now());
                 self.name_insecure();
             }
-            std::thread::sleep(EVERY);
+            std::thread::sleep(every);
             let Some(edge) = edge.upgrade() else {
                 return;
             };

@@ -46,6 +46,13 @@ pub use stage::Stage;
 /// tick leaves no slot without a tick.
 pub const TICK_EVERY: Span = Span::from_millis(250);
 
+/// The same for quiet partitions: still one in each slot, but a lost one may leave a slot without.
+pub const TICK_EVERY_QUIET: Span = Span::from_millis(400);
+
+/// A partition is quiet when it has ruled nothing but ticks for so long. By then an agent that died is gone, if
+/// `agent_timeout` is not longer; all else that ends by ticks ends 150 ms later at most.
+pub const QUIET_AFTER: Span = Span::from_secs(5);
+
 /// The greatest delay from append to ruling at an aggregator that is not behind. Only while such an aggregator
 /// reports do agents take their hits for guarded.
 pub const CURRENT: Span = Span::from_secs(1);

@@ -3,6 +3,8 @@
 use tollgate_log::{RETRY_AFTER, Ticket};
 use tollgate_shared::time::{Span, Timestamp};
 
+use super::{QUIET_AFTER, TICK_EVERY, TICK_EVERY_QUIET};
+
 /// A slot for records that are appended one at a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AppendSlot {
@@ -32,6 +34,14 @@ impl AppendSlot {
     }
 }
 
+/// When the next tick is sent after one at `clock`, if ticks are sent every so often. All partitions' ticks are due at the
+/// same instants: together they wake the process once.
+fn next_tick_after(clock: Span, every: Span) -> Span {
+    let every_us = every.as_micros().max(1);
+    let next = clock.as_micros() / every_us + 1;
+    Span::from_micros(next.saturating_mul(every_us))
+}
+
 /// The own ticks in one partition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ticks {
@@ -41,6 +51,8 @@ pub struct Ticks {
     pub number: u64,
     /// When it was sent.
     pub sent: Span,
+    /// When a record was last ruled that is no tick, nor follows from one.
+    pub busy: Span,
     /// The limits version under which it was signed.
     pub under: u64,
     /// Of the newest tick that was read: when the log took it at the latest, and when it was sent.
@@ -50,6 +62,25 @@ pub struct Ticks {
 }
 
 impl Ticks {
+    /// Whether nothing but ticks was ruled for [`QUIET_AFTER`] before the last tick was sent.
+    pub fn are_quiet(&self) -> bool {
+        QUIET_AFTER <= self.sent.saturating_sub(self.busy)
+    }
+
+    /// The next tick is not sent at once after this instant.
+    pub fn wait_from(&mut self, clock: Span) {
+        self.slot.not_before = next_tick_after(clock, TICK_EVERY);
+    }
+
+    /// When the next tick is due, unless one is on its way. After one that was lost, the next is as soon as ever.
+    pub fn due(&self) -> Span {
+        let has_come_back = self.newest.is_some_and(|(_, sent)| sent == self.sent);
+        match has_come_back && self.are_quiet() {
+            true => { self.slot.not_before }.max(next_tick_after(self.sent, TICK_EVERY_QUIET)),
+            false => self.slot.not_before,
+        }
+    }
+
     /// A tick was read, which the log took at `appended`.
     pub fn came_back(&mut self, number: u64, appended: Timestamp) {
         if number == self.number {
@@ -75,6 +106,7 @@ impl Ticks {
         Self {
             number: self.number,
             sent: self.sent,
+            busy: self.busy,
             under: self.under,
             ..Self::default()
         }
@@ -106,5 +138,47 @@ impl Pointing {
             self.slot.failed(clock);
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(ms: u64) -> Span {
+        Span::from_millis(ms)
+    }
+
+    /// A tick that was sent at `sent` and came back, after a record at `busy`.
+    fn ticks(sent: u64, busy: u64) -> Ticks {
+        let mut ticks = Ticks {
+            sent: at(sent),
+            busy: at(busy),
+            ..Ticks::default()
+        };
+        ticks.wait_from(at(sent));
+        ticks.came_back(0, Timestamp::from_millis(1));
+        ticks
+    }
+
+    #[test]
+    fn ticks_are_due_at_common_instants() {
+        assert_eq!(next_tick_after(at(0), TICK_EVERY), at(250));
+        assert_eq!(next_tick_after(at(499), TICK_EVERY), at(500));
+        assert_eq!(next_tick_after(at(500), TICK_EVERY), at(750));
+        assert_eq!(ticks(6_001, 5_990).due(), at(6_250), "busy");
+        assert_eq!(ticks(6_001, 1_002).due(), at(6_250), "almost quiet");
+        assert_eq!(ticks(6_001, 1_001).due(), at(6_400), "quiet");
+        assert_eq!(Ticks::default().due(), at(0), "the first");
+    }
+
+    #[test]
+    fn after_a_lost_tick_the_next_of_a_quiet_partition_is_as_soon_as_ever() {
+        let mut quiet = ticks(6_001, 0);
+        (quiet.number, quiet.sent) = (1, at(6_400));
+        quiet.slot.failed(at(6_401));
+        assert_eq!(quiet.due(), at(6_401).saturating_add(RETRY_AFTER));
+        // Those of a recreated log are no different.
+        assert_eq!(ticks(6_001, 0).on_recreated_log().due(), at(0));
     }
 }
