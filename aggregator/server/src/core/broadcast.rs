@@ -92,14 +92,14 @@ impl Broadcast {
     /// ruled.
     fn heartbeat_due(&self, ready: &ReadyPartitions) -> Span {
         match (ruled(ready) == self.last_ruled, self.had_news) {
-            (true, _) => self.heartbeat_due_at_last(),
+            (true, _) => self.heartbeat_at_latest(),
             (false, true) => self.due_after(self.every.saturating_sub(earlier(self.every))),
             (false, false) => Span::ZERO,
         }
     }
 
     /// When a heartbeat is due whatever happens.
-    fn heartbeat_due_at_last(&self) -> Span {
+    fn heartbeat_at_latest(&self) -> Span {
         self.due_after(self.every.saturating_add(later(self.every)))
     }
 
@@ -134,7 +134,7 @@ impl Broadcast {
     /// When the feed has to publish something although no event arrives.
     pub fn next_turn(&self) -> Span {
         let step = self.announcer.next_step();
-        let heartbeat = self.heartbeat_due_at_last();
+        let heartbeat = self.heartbeat_at_latest();
         step.map_or(heartbeat, |step| step.min(heartbeat))
     }
 

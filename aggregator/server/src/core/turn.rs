@@ -19,12 +19,10 @@ impl Partition {
     /// Appends a tick: one at a time, and none before the log's identity is known.
     fn tick(&mut self, step: &mut PartitionStep<'_>) {
         let (context, clock) = (step.context, step.clock());
-        let Some(log) = self.log().filter(|_| self.stage == Stage::Ruling) else {
+        let is_due = self.next_tick().is_some_and(|due| due <= clock);
+        let Some(log) = self.log().filter(|_| is_due) else {
             return;
         };
-        if self.ticks.slot.ticket.is_some() || clock < self.ticks.due() {
-            return;
-        }
         if self.is_ending_its_key(context) {
             self.ticks.wait_from(clock);
             return;

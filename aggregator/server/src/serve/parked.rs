@@ -17,10 +17,6 @@ impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
-    }
 }
 
 /// The future's output; `None` if the instant comes first.
@@ -59,12 +55,23 @@ mod tests {
         let (sender, mut receiver) = mpsc::channel(1);
         let soon = Instant::now() + Duration::from_millis(5);
         assert_eq!(until(soon, receiver.recv()), None);
+        let (asked, is_asked) = std::sync::mpsc::channel();
         let other = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(5));
+            is_asked.recv().expect("it waits");
             sender.blocking_send(7).expect("it waits");
         });
-        let late = Instant::now() + Duration::from_secs(600);
-        assert_eq!(until(late, receiver.recv()), Some(Some(7)));
+        let late = Instant::now() + Duration::from_secs(60);
+        {
+            let mut receive = pin!(receiver.recv());
+            let asking = std::future::poll_fn(|context| {
+                let polled = receive.as_mut().poll(context);
+                // Only now, so that nothing but the waker brings the answer.
+                let _ = asked.send(());
+                polled
+            });
+            assert_eq!(until(late, asking), Some(Some(7)));
+            assert!(Instant::now() < late, "woken by nothing but the instant");
+        }
         assert_eq!(
             until(late, receiver.recv()),
             Some(None),

@@ -112,26 +112,50 @@ fn a_version_pushed_during_an_activation_rules_everywhere() {
     assert_eq!(versions, vec![digests.limits_version; PARTITIONS as usize]);
 }
 
-/// Runs the world for five seconds; returns the milliseconds between heartbeats. Each of them has the ticks of its turn, if
-/// the ticks of all partitions come together.
-fn heartbeats_apart(world: &mut World, is_together: bool) -> Vec<u64> {
-    let (mut apart, mut before) = (Vec::new(), world.frames.last().expect("a frame").sent);
-    for _ in 0..500 {
+/// A heartbeat of the feed.
+struct Heartbeat {
+    sent: Span,
+    /// The sum of its watermarks.
+    ruled: u64,
+    /// Records in the log some milliseconds later.
+    records: u64,
+}
+
+/// The heartbeats of five seconds, in steps of 10 ms; `each` is called before each step.
+fn heartbeats(world: &mut World, mut each: impl FnMut(&mut World, u64)) -> Vec<Heartbeat> {
+    let mut all = Vec::new();
+    for step in 0..500 {
         let from = world.frames.len();
+        each(world, step);
         world.run_for(Span::from_millis(10));
         let records: usize = (0..PARTITIONS).map(|p| world.log.kinds(p).len()).sum();
-        for heartbeat in &world.frames[from..] {
-            let ruled: u64 = heartbeat.watermarks.iter().map(|one| one.ruled).sum();
-            assert!(
-                !is_together || ruled == records as u64,
-                "at {:?}: {ruled} of {records}",
-                heartbeat.sent
-            );
-            apart.push(heartbeat.sent.saturating_sub(before).as_millis());
-            before = heartbeat.sent;
-        }
+        all.extend(world.frames[from..].iter().map(|frame| Heartbeat {
+            sent: frame.sent,
+            ruled: frame.watermarks.iter().map(|one| one.ruled).sum(),
+            records: records as u64,
+        }));
     }
-    apart
+    all
+}
+
+/// The milliseconds between the heartbeats of five seconds. Each of them has the ticks of its turn, if the ticks of all
+/// partitions come together.
+fn heartbeats_apart(world: &mut World, is_together: bool) -> Vec<u64> {
+    let mut before = world.frames.last().expect("a frame").sent;
+    let apart = heartbeats(world, |_, _| {}).into_iter().map(|heartbeat| {
+        let Heartbeat {
+            sent,
+            ruled,
+            records,
+        } = heartbeat;
+        assert!(
+            !is_together || ruled == records,
+            "at {sent:?}: {ruled} of {records}"
+        );
+        let before = std::mem::replace(&mut before, sent);
+        sent.saturating_sub(before).as_millis()
+    });
+    apart.collect()
 }
 
 fn run_to_a_heartbeat(world: &mut World) {
@@ -198,23 +222,13 @@ fn quiet_partitions_have_fewer_ticks_and_heartbeats() {
     assert!((17..=21).contains(&of_busy), "{apart:?}");
 }
 
-/// The longest time between heartbeats with newer watermarks, over five seconds.
-fn longest_without_news(world: &mut World, mut each: impl FnMut(&mut World, u64)) -> u64 {
-    let (mut newest, mut at, mut longest) = (0, None, 0);
-    for step in 0..500 {
-        let from = world.frames.len();
-        each(world, step);
-        world.run_for(Span::from_millis(10));
-        for heartbeat in &world.frames[from..] {
-            let ruled: u64 = heartbeat.watermarks.iter().map(|one| one.ruled).sum();
-            if newest < ruled {
-                let before = at.replace(heartbeat.sent).unwrap_or(heartbeat.sent);
-                longest = longest.max(heartbeat.sent.saturating_sub(before).as_millis());
-                newest = ruled;
-            }
-        }
-    }
-    longest
+/// The longest time between heartbeats with newer watermarks, in the milliseconds of five seconds.
+fn longest_without_news(world: &mut World, each: impl FnMut(&mut World, u64)) -> u64 {
+    let mut with_news = heartbeats(world, each);
+    with_news.dedup_by_key(|heartbeat| heartbeat.ruled);
+    let pairs = with_news.windows(2);
+    let apart = pairs.map(|pair| pair[1].sent.saturating_sub(pair[0].sent).as_millis());
+    apart.max().expect("there are some")
 }
 
 /// After a second without newer watermarks, agents take their calls for unguarded.
