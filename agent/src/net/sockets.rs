@@ -45,7 +45,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// The interval while nothing is in flight and nothing arrives: longer than the interval of feed heartbeats of an
 /// aggregator that rules nothing but ticks, 450 ms at most, with which ticks go then. Not 500 ms: tokio's timer wheel wakes
 /// up to 64 ms before such a timer is due. Ended denials are removed that much later, but they end by themselves; a silent
-/// feed is noticed within 2 s.
+/// feed is noticed after about 2 s.
 const TICK_QUIET: Duration = Duration::from_millis(550);
 
 /// The most waiting items that one turn takes: a turn costs as much as some messages.
