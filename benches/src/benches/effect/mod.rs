@@ -105,7 +105,7 @@ fn report(session: &mut Session, row: &Row, seen: &Seen, delay_us: u64) {
     let let_through = Figure::single(name("let through"), "copies", seen.let_through as f64)
         .peer("an ideal in-line limiter", &[seen.ideal as f64])
         .note(note);
-    session.add(aimed(let_through, goal(Goal::let_through)));
+    session.add(let_through);
     let note = format!(
         "{} allowed in {} s; the target adds what is offered within {} ms and one call an agent",
         row.allowed,

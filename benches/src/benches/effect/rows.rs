@@ -48,8 +48,6 @@ pub struct Row {
 /// The target of a figure: the greatest value allowed.
 #[derive(Clone, Copy, Debug)]
 pub enum Goal {
-    /// Copies of the last flow that are let through.
-    LetThrough(f64),
     /// Overshoot of the median window, in percent.
     Median(f64),
     /// Overshoot of all windows together, in percent.
@@ -59,14 +57,6 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// The target for what is let through, if this is one.
-    pub fn let_through(&self) -> Option<f64> {
-        match self {
-            Self::LetThrough(most) => Some(*most),
-            _ => None,
-        }
-    }
-
     /// The target for the median window, if this is one.
     pub fn median(&self) -> Option<f64> {
         match self {
@@ -315,6 +305,8 @@ pub const BURSTS: &[Round] = &[
     },
 ];
 
+/// What is let through has no target: the calls of the burst take the places of the steady ones, so that an ideal
+/// limiter lets some 7,400 of them through, too. That is what it is reported beside.
 const fn steady_and_burst(name: &'static str, flows: &'static [Flow]) -> Row {
     Row {
         name,
@@ -323,7 +315,7 @@ const fn steady_and_burst(name: &'static str, flows: &'static [Flow]) -> Row {
         length_s: (14, 14),
         allowed: 1_000,
         window_us: SECOND_US,
-        goals: &[Goal::LetThrough(1_500.0)],
+        goals: &[],
     }
 }
 
