@@ -166,18 +166,26 @@ impl EventWords {
                 self.push(u64::from(position.entry));
             }
         }
-        let bytes = event.domain.as_bytes().chunks_exact(8);
-        let rest = bytes.remainder();
-        for eight in bytes {
-            self.push(u64::from_le_bytes(eight.try_into().unwrap_or_default()));
+        let (eights, rest) = event.domain.as_bytes().as_chunks::<8>();
+        for eight in eights {
+            self.push(u64::from_le_bytes(*eight));
         }
         if !rest.is_empty() {
-            self.push(
-                rest.iter()
-                    .rev()
-                    .fold(0, |word, byte| word << 8 | u64::from(*byte)),
-            );
+            self.push(last_word(event.domain.as_bytes(), rest));
         }
+    }
+}
+
+/// A word of the bytes after the last whole word.
+#[inline]
+fn last_word(all: &[u8], rest: &[u8]) -> u64 {
+    match all.last_chunk::<8>() {
+        // Ends with the same bytes, and takes one read.
+        Some(last) => u64::from_le_bytes(*last) >> (u64::BITS - 8 * rest.len() as u32),
+        None => rest
+            .iter()
+            .rev()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte)),
     }
 }
 
