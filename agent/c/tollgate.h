@@ -117,7 +117,7 @@ size_t tg_last_error(char *buffer, size_t capacity);
  *   kafka                host:port; if the library was built with Kafka
  *   kafka_topic_prefix   default tollgate
  *   kafka_properties_file   NAME=VALUE of librdkafka, one a line
- *   denials_max          default 1048576, 8 bytes each
+ *   denials_max          default 1048576, 10 bytes each
  *   resources_max        default 10000
  *   threads_max          default 1024; calls of further threads are decided, and not recorded
  *   holds_max            default 262144

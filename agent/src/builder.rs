@@ -48,7 +48,7 @@ pub struct AgentBuilder {
 /// Bounds on the memory of an agent.
 #[derive(Clone, Copy, Debug)]
 struct AgentBounds {
-    /// Eight bytes each in the filter, and about 200 bytes for each denial in force.
+    /// Ten bytes each in the filter, and about 200 bytes for each denial in force.
     denials: usize,
     resources: usize,
     threads: usize,
@@ -241,7 +241,7 @@ impl AgentBuilder {
     }
 
     /// The most denials that the agent keeps. Beyond it further denials are ignored and counted. The agent allocates
-    /// eight bytes for each at the start. Default: 1,048,576.
+    /// ten bytes for each at the start. Default: 1,048,576.
     ///
     /// ```
     /// # use tollgate_agent::Agent;

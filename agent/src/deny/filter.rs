@@ -7,11 +7,11 @@
 //! counters      0 0 2 0 0 0 0 1 …       how many fingerprints set each bit: only the writer needs them
 //! ```
 //!
-//! A blocked Bloom filter with 16 bits a denial, which is all that callers read: for a million denials 2 MB, so that
-//! it stays in a processor's caches and in its table of pages. Each bit has a counter of four bits, so that a denial can
-//! be removed. A counter that has reached 15 is stuck, since it is no longer known how many fingerprints it counts; when
-//! too many are stuck, the filter is rebuilt from the exact list.
+//! A blocked Bloom filter with 16 bits a denial, which is all that callers read: 2 MB for a million denials. Each bit has
+//! a counter of four bits, so that a denial can be removed. A counter that has reached 15 is stuck, since it is no longer
+//! known how many fingerprints it counts; when too many are stuck, the filter is rebuilt from the exact list.
 //!
+//! Has one writer: the lock is for metrics, and a rebuild loses what another thread adds to the filter before the list.
 //! Knows nothing of names. What stays true: a fingerprint that was added and not removed is never called surely not
 //! denied.
 
@@ -54,8 +54,8 @@ struct FilterSlot {
 }
 
 impl Filter {
-    /// A filter for about this many denials: if the list is full, one of a hundred lookups passes to the exact list in
-    /// vain; if it is a tenth full, one of ten thousand.
+    /// A filter for about this many denials: if the list is full, seven of a thousand lookups pass to the exact list in
+    /// vain; if it is a tenth full, one of twenty thousand.
     pub(crate) fn new(denials_max: usize) -> Self {
         let words = denials_max.clamp(64, 1 << 31).div_ceil(DENIALS_A_WORD);
         Self {
@@ -103,9 +103,8 @@ impl Filter {
     /// Rebuilds the filter from all fingerprints that are in it. Readers see each word either in its old or its new
     /// state, and both contain all fingerprints.
     pub(crate) fn rebuild(&self, fingerprints: impl Iterator<Item = u64>) {
-        let mut counters = self.counters();
         let mut words = vec![0u64; self.words.len()];
-        *counters = BitCounters::new(words.len());
+        let mut counters = BitCounters::new(words.len());
         for fingerprint in fingerprints {
             let slot = self.slot(fingerprint);
             counters.add(slot);
@@ -113,6 +112,8 @@ impl Filter {
                 *word |= slot.mask;
             }
         }
+        let mut locked = self.counters();
+        *locked = counters;
         for (word, value) in self.words.iter().zip(words) {
             word.store(value, Ordering::Relaxed);
         }
@@ -188,8 +189,12 @@ impl BitCounters {
     }
 }
 
-fn bits_of(mask: u64) -> impl Iterator<Item = u32> {
-    (0..u64::BITS).filter(move |bit| mask >> bit & 1 == 1)
+fn bits_of(mut mask: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let bit = mask.trailing_zeros();
+        mask &= mask.wrapping_sub(1);
+        (bit < u64::BITS).then_some(bit)
+    })
 }
 
 #[cfg(test)]
@@ -203,12 +208,17 @@ mod tests {
         fn the_filter_has_no_false_negatives(
             steps in prop::collection::vec((any::<bool>(), 0u64..400, any::<bool>()), 1..2_000),
         ) {
-            // Two words for all fingerprints, so that counters stick.
-            let filter = Filter::new(1);
-            let mut inside: BTreeMap<u64, ()> = BTreeMap::new();
-            for (add, number, rebuild) in steps {
+            // In two words, and the first bits of an eighth of their bits, so that counters stick.
+            let crowded = |number: u64| {
                 let lower = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-                let fingerprint = number << 63 | lower;
+                number << 63 | lower & !0x38
+            };
+            let filter = Filter::new(1);
+            let mut inside: BTreeMap<u64, ()> = (0..400).map(|n| (crowded(n), ())).collect();
+            inside.keys().for_each(|one| filter.add(*one));
+            prop_assert!(filter.wants_rebuild());
+            for (add, number, rebuild) in steps {
+                let fingerprint = crowded(number);
                 if add && inside.insert(fingerprint, ()).is_none() {
                     filter.add(fingerprint);
                 } else if !add && inside.remove(&fingerprint).is_some() {
@@ -242,9 +252,10 @@ mod tests {
         let crowd: Vec<u64> = (0..512u64).collect();
         crowd.iter().for_each(|one| filter.add(*one));
         crowd.iter().for_each(|one| filter.remove(*one));
-        assert!(0 < filter.stuck());
+        assert!(filter.wants_rebuild());
         assert!(crowd.iter().any(|one| filter.maybe(*one)));
         filter.rebuild([7].into_iter());
+        assert!(!filter.wants_rebuild());
         assert_eq!(filter.stuck(), 0);
         assert!(filter.maybe(7) && !filter.maybe(8));
     }
@@ -264,6 +275,6 @@ mod tests {
         let tenth = for_nothing();
         (1_000..10_000).for_each(|n| filter.add(mix(n)));
         let full = for_nothing();
-        assert!(tenth < 40 && full < 1_500, "{tenth} and {full} of 100,000");
+        assert!(tenth < 15 && full < 1_000, "{tenth} and {full} of 100,000");
     }
 }

@@ -15,7 +15,7 @@ use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::filter::Filter;
 use super::name::EntryName;
-use super::near::NearEntry;
+use super::near::{NEAR_MAX, NearEntry};
 use super::recent::RecentPairs;
 use crate::clock::Mono;
 use crate::resource::{Resource, ResourceId};
@@ -142,7 +142,7 @@ pub(crate) struct DenyView {
 impl DenyView {
     pub(crate) fn new(denials_max: usize) -> Self {
         Self {
-            filter: Filter::new(denials_max),
+            filter: Filter::new(denials_max.saturating_add(NEAR_MAX)),
             exact: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
             near: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
             near_len: AtomicUsize::new(0),

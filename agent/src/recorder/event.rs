@@ -176,7 +176,7 @@ impl EventWords {
     }
 }
 
-/// A word of the bytes after the last whole word.
+/// The bytes after the last whole word, as a word.
 #[inline]
 fn last_word(all: &[u8], rest: &[u8]) -> u64 {
     match all.last_chunk::<8>() {

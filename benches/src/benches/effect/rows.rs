@@ -306,7 +306,7 @@ pub const BURSTS: &[Round] = &[
 ];
 
 /// What is let through has no target: the calls of the burst take the places of the steady ones, so that an ideal
-/// limiter lets some 7,400 of them through, too. That is what it is reported beside.
+/// limiter lets 7,300 to 7,600 of them through, too. The report shows both figures.
 const fn steady_and_burst(name: &'static str, flows: &'static [Flow]) -> Row {
     Row {
         name,
