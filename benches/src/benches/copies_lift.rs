@@ -57,7 +57,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     report(session, "journal", delays, 1.0);
     drop(aggregator);
     session.step("on Kafka");
-    match LocalKafka::start() {
+    match LocalKafka::start_to_measure() {
         Ok(kafka) => {
             let aggregator = Aggregator::start_on(&kafka, "bench-lift", LIMITS, 16)?;
             let place = [

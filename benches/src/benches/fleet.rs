@@ -59,7 +59,7 @@ fn with_kafka(
     absent: &str,
     work: fn(&mut Session, &LocalKafka) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    match LocalKafka::start() {
+    match LocalKafka::start_to_measure() {
         Ok(kafka) => work(session, &kafka),
         Err(StartError::Absent { reason }) => {
             session.add(Figure::absent(absent, "", reason));

@@ -64,7 +64,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let denials = if session.is_full() { FULL } else { USUAL };
     on_journal(session, denials / ROUNDS)?;
     session.step("on Kafka");
-    match LocalKafka::start() {
+    match LocalKafka::start_to_measure() {
         Ok(kafka) => {
             let prefix = "bench-propagation";
             let aggregator = Aggregator::start_on(&kafka, prefix, LIMITS, 16)?;

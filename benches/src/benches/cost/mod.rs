@@ -15,7 +15,8 @@
 //! calls. CPU time is what the scheduler counts, in nanoseconds, of every thread of a process. Rounds of all sides
 //! and rates alternate. If a peer does not reach an offered rate, it has no figure, and is not offered that rate again.
 //!
-//! Idle figures: CPU time, and how many times threads waited, over some seconds without calls, of all sides at once.
+//! Idle figures: CPU time, and how many times threads waited, over some seconds without calls, of all sides at once; when
+//! nobody has called for so long that the last snapshots were taken.
 
 mod caller;
 
@@ -59,6 +60,9 @@ const IDLE_AGGREGATOR: f64 = 0.3;
 
 /// How long the last batches take to be sent and answered.
 const SETTLES_IN: Duration = Duration::from_millis(200);
+
+/// After the last call an aggregator takes a snapshot of each partition, 30 s after the one before: only then is it idle.
+const IDLE_AFTER: Duration = Duration::from_secs(35);
 
 /// From this percentage on an offered rate counts as reached.
 const REACHED: f64 = 98.0;
@@ -150,7 +154,11 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
                 peer.spend(at, seconds)?;
             }
         }
-        let span = Duration::from_secs(2 * seconds);
+    }
+    std::thread::sleep(IDLE_AFTER);
+    let span = Duration::from_secs(2 * seconds);
+    for round in 1..=ROUNDS {
+        session.step(&format!("idle, round {round} of {ROUNDS}"));
         let (agent, aggregator) = idle_of(&ours, &mut peers, span)?;
         idle_agent.add(agent, span);
         idle_aggregator.add(aggregator, span);
@@ -373,7 +381,6 @@ fn idle_of(
             .map(|side| side.map_or(ProcessUsage::default(), |(side, _)| side.usage().1))
             .collect()
     };
-    std::thread::sleep(Duration::from_secs(1));
     let (before, peers_before) = (ours.usage(), of_peers(peers));
     std::thread::sleep(span);
     let (after, peers_after) = (ours.usage(), of_peers(peers));

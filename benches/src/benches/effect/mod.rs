@@ -55,7 +55,7 @@ pub fn overshoot(session: &mut Session) -> anyhow::Result<()> {
 ///
 /// As [`run`], and if a Kafka does not start that this machine can run.
 pub fn on_kafka(session: &mut Session) -> anyhow::Result<()> {
-    let kafka = match LocalKafka::start() {
+    let kafka = match LocalKafka::start_to_measure() {
         Ok(kafka) => kafka,
         Err(StartError::Absent { reason }) => {
             session.add(Figure::absent("on Kafka", "copies", reason));

@@ -178,12 +178,13 @@ const fn weighted_row(name: &'static str, flows: &'static [Flow]) -> Row {
     }
 }
 
-/// The round that warms up a broker.
+/// The round that warms up a broker: for some 30 s under the heaviest load of those below it compiles its code, on most
+/// of a core that everything else shares.
 pub const WARM_UP: Round = Round {
     name: "warming up",
     rows: &[Row {
-        length_s: (8, 8),
-        ..per_ten_seconds("warming up", &[flow(4, 500)])
+        length_s: (40, 40),
+        ..per_ten_seconds("warming up", &[flow(1, 1_010), burst(8, 0, 40_000)])
     }],
 };
 
