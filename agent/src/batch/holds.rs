@@ -163,7 +163,7 @@ pub(crate) struct HeartbeatPart {
     pub(crate) name: Arc<str>,
     pub(crate) awaiting: Vec<u64>,
     pub(crate) asked: Vec<u64>,
-    pub(crate) says: HeartbeatContent,
+    pub(crate) content: HeartbeatContent,
 }
 
 #[derive(Debug)]
@@ -189,7 +189,7 @@ pub(crate) struct HeartbeatHold {
 impl HeartbeatPart {
     /// About as many bytes as it takes in a record.
     pub(crate) fn bytes(&self) -> usize {
-        let listed: usize = match &self.says {
+        let listed: usize = match &self.content {
             HeartbeatContent::Digest(_) => 0,
             HeartbeatContent::List { listed, .. } => listed.iter().map(HeartbeatHold::bytes).sum(),
         };
@@ -225,7 +225,7 @@ impl Heartbeat {
                 resource,
                 awaiting: &part.awaiting,
                 asked: &part.asked,
-                holds: match part.says {
+                holds: match part.content {
                     HeartbeatContent::Digest(digest) => Holds::Digest(digest),
                     HeartbeatContent::List { from, upto, .. } => Holds::List { from, upto, listed },
                 },
@@ -237,7 +237,7 @@ impl Heartbeat {
 
 impl HeartbeatPart {
     fn listed(&self) -> Vec<Listed<'_>> {
-        let HeartbeatContent::List { listed, .. } = &self.says else {
+        let HeartbeatContent::List { listed, .. } = &self.content else {
             return Vec::new();
         };
         listed

@@ -53,7 +53,7 @@ impl World {
                     self.send_subscription(agent, peer, connection, topic);
                     let event = SocketEvent::Subscribed { peer, resource };
                     self.at_agent(agent, self.now_us + 1, move |world| {
-                        world.agent_hears(agent, life, connection, event);
+                        world.agent_receives(agent, life, connection, event);
                     });
                 }
             }
@@ -100,7 +100,7 @@ impl World {
             self.arrive(sent, |at_us, world| {
                 let message = message.clone();
                 world.at_owner(owner, at_us, move |world| {
-                    world.owner_hears(owner, life, connection, &message);
+                    world.owner_receives(owner, life, connection, &message);
                 });
             });
         }
@@ -183,7 +183,7 @@ impl World {
         self.arrive(sent, |at_us, world| {
             let event = event.clone();
             world.at_agent(agent, at_us, move |world| {
-                world.agent_hears(agent, life, connection, event);
+                world.agent_receives(agent, life, connection, event);
             });
         });
     }
@@ -368,7 +368,7 @@ impl World {
         self.try_feed(agent, owner, PAUSE_FIRST_US);
     }
 
-    pub(super) fn agent_hears(
+    pub(super) fn agent_receives(
         &mut self,
         agent: usize,
         life: u64,

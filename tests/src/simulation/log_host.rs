@@ -273,11 +273,11 @@ impl World {
         if idle {
             self.after(IDLE_TURN_US, move |world| world.journal_turn(owner, life));
         }
-        self.told_by_log(owner, wall.as_millis(), events);
+        self.owner_follows(owner, wall.as_millis(), events);
     }
 
     /// Checks the log's events for an aggregator against the known records, and then hands them on.
-    fn told_by_log(&mut self, owner: usize, now_ms: u64, events: Vec<LogEvent>) {
+    fn owner_follows(&mut self, owner: usize, now_ms: u64, events: Vec<LogEvent>) {
         if events.is_empty() {
             return;
         }

@@ -340,7 +340,7 @@ impl World {
         self.watch.cover.add("record delivered again", again);
     }
 
-    pub(super) fn owner_hears(
+    pub(super) fn owner_receives(
         &mut self,
         owner: usize,
         life: u64,

@@ -141,7 +141,7 @@ impl World {
         };
         let us = self.random.spread(50, 5_000);
         self.at_agent(agent, self.now_us + us, move |world| {
-            world.agent_hears(agent, life, connection, event);
+            world.agent_receives(agent, life, connection, event);
         });
     }
 }

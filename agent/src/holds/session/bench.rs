@@ -220,7 +220,7 @@ pub(super) fn text_of(payload: &Payload) -> String {
                 text += &format!(" replaces {epoch}");
             }
             for (part, sent) in read.parts().zip(&heartbeat.parts) {
-                text += &match &sent.says {
+                text += &match &sent.content {
                     HeartbeatContent::Digest(digest) => format!(" digest {:x}", digest.bits()),
                     HeartbeatContent::List { .. } => {
                         let listed = part

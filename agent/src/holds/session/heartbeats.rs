@@ -143,13 +143,13 @@ impl HeldResource {
             if PART_BYTES <= bytes && from < *number {
                 // Up to the number before this one; there is one, since something was listed.
                 let upto = number.saturating_sub(1);
-                let says = HeartbeatContent::List {
+                let content = HeartbeatContent::List {
                     from,
                     upto,
                     listed: std::mem::take(&mut listed),
                 };
                 let next = self.part(HeartbeatContent::Digest(self.digest));
-                parts.push(std::mem::replace(&mut part, next).with(says));
+                parts.push(std::mem::replace(&mut part, next).with(content));
                 (from, bytes) = (*number, 0);
             }
             if kept.in_use() {
@@ -170,19 +170,19 @@ impl HeldResource {
         parts
     }
 
-    fn part(&self, says: HeartbeatContent) -> HeartbeatPart {
+    fn part(&self, content: HeartbeatContent) -> HeartbeatPart {
         HeartbeatPart {
             name: Arc::clone(&self.resource.name),
             awaiting: Vec::new(),
             asked: Vec::new(),
-            says,
+            content,
         }
     }
 }
 
 impl HeartbeatPart {
-    fn with(self, says: HeartbeatContent) -> Self {
-        Self { says, ..self }
+    fn with(self, content: HeartbeatContent) -> Self {
+        Self { content, ..self }
     }
 
     fn ask_if_silent(&mut self, number: u64, kept: &KeptHold, now: Mono) {

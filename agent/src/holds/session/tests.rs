@@ -422,7 +422,7 @@ fn a_long_list_is_cut_into_records_that_each_stand_alone() {
                 from,
                 upto,
                 listed: holds,
-            } = &part.says
+            } = &part.content
             else {
                 panic!("no list");
             };
