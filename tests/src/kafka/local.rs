@@ -86,8 +86,8 @@ impl LocalKafka {
         Self::start_by(command)
     }
 
-    /// Starts a broker to measure with: with the heap and the garbage collector of Kafka's own start scripts, where
-    /// [`start`](Self::start) takes what starts soonest, and pauses a busy broker for up to 0.1 s.
+    /// Starts a broker to measure with: with the heap, the garbage collector and the compiler of Kafka's own start
+    /// scripts, where [`start`](Self::start) takes what starts soonest, and pauses a busy broker for up to 0.1 s.
     ///
     /// # Errors
     ///
