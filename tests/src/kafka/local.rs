@@ -63,9 +63,9 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/kafka/local
 /// The script's own deadline for the broker is 120 s; the rest is for the first fetch of 43 MB.
 const READY_WITHIN: Duration = Duration::from_secs(360);
 
-/// What `kafka-run-class.sh` of Kafka 4 starts a broker with.
-const KAFKAS_OPTIONS: &str =
-    "-XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35";
+/// What a short-lived broker is fastest with: the optimising compiler takes most of a core for its first half minute. A
+/// busy broker stands still for up to half a second with these options.
+const SOONEST: &str = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1";
 
 /// The script gives the broker 10 s before it kills it.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
@@ -81,13 +81,11 @@ impl LocalKafka {
     ///
     /// [`StartError::Absent`] if the machine cannot run one; the others if it should.
     pub fn start() -> Result<Self, StartError> {
-        let mut command = Command::new(SCRIPT);
-        command.arg("--with-stdin");
-        Self::start_by(command)
+        Self::start_by(for_tests())
     }
 
-    /// Starts a broker to measure with: with the heap, the garbage collector and the compiler of Kafka's own start
-    /// scripts, where [`start`](Self::start) takes what starts soonest, and pauses a busy broker for up to 0.1 s.
+    /// Starts a broker to measure with: with the script's garbage collector, and the heap of Kafka's own scripts. The
+    /// others are started for tests, with what starts soonest.
     ///
     /// # Errors
     ///
@@ -96,7 +94,6 @@ impl LocalKafka {
         let mut command = Command::new(SCRIPT);
         command.arg("--with-stdin");
         command.env("KAFKA_HEAP_OPTS", "-Xms1g -Xmx1g");
-        command.env("KAFKA_JVM_PERFORMANCE_OPTS", KAFKAS_OPTIONS);
         Self::start_by(command)
     }
 
@@ -107,8 +104,8 @@ impl LocalKafka {
     ///
     /// Those of [`Self::start`].
     pub fn start_in(dir: &Path, port: u16) -> Result<Self, StartError> {
-        let mut command = Command::new(SCRIPT);
-        command.arg("--with-stdin").arg("--dir").arg(dir);
+        let mut command = for_tests();
+        command.arg("--dir").arg(dir);
         if port != 0 {
             command.arg("--port").arg(port.to_string());
         }
@@ -121,8 +118,8 @@ impl LocalKafka {
     ///
     /// Those of [`Self::start`].
     pub fn start_with(property: &str) -> Result<Self, StartError> {
-        let mut command = Command::new(SCRIPT);
-        command.args(["--with-stdin", "--set", property]);
+        let mut command = for_tests();
+        command.args(["--set", property]);
         Self::start_by(command)
     }
 
@@ -135,8 +132,8 @@ impl LocalKafka {
     pub fn start_behind(address: &str) -> Result<(Self, String), StartError> {
         // If the system chose the port, the broker would not print it beside the advertised address.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let mut command = Command::new(SCRIPT);
-        command.args(["--with-stdin", "--port", &port.to_string()]);
+        let mut command = for_tests();
+        command.args(["--port", &port.to_string()]);
         command.args([
             "--set",
             &format!("advertised.listeners=CLIENTS://{address}"),
@@ -159,8 +156,7 @@ impl LocalKafka {
         let guarded = format!("127.0.0.1:{port}");
         let known = users.iter().map(|user| format!(" user_{user}=\"{user}\""));
         let known: String = known.collect();
-        let mut command = Command::new(SCRIPT);
-        command.arg("--with-stdin");
+        let mut command = for_tests();
         for property in [
             format!("listeners=CLIENTS://127.0.0.1:0,GUARDED://{guarded},CONTROLLER://127.0.0.1:0"),
             "listener.security.protocol.map=CLIENTS:PLAINTEXT,GUARDED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
@@ -276,6 +272,14 @@ impl Drop for Paused<'_> {
         // If it has ended, there is nothing to resume.
         let _ = kill_process(self.broker, Signal::CONT);
     }
+}
+
+/// The script that starts a broker for tests.
+fn for_tests() -> Command {
+    let mut command = Command::new(SCRIPT);
+    command.arg("--with-stdin");
+    command.env("KAFKA_JVM_PERFORMANCE_OPTS", SOONEST);
+    command
 }
 
 /// The Java process that the script has started.
