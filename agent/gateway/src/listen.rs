@@ -6,8 +6,8 @@
 use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) const END_WITHIN: Duration = Duration::from_secs(2);
 pub enum Listen {
     /// A loopback address.
     Loopback(SocketAddr),
-    /// A Unix socket. A socket file without a listening process is replaced.
+    /// A Unix socket. A socket file without a listening process is replaced; any other file stays.
     Unix(PathBuf),
 }
 
@@ -38,6 +38,9 @@ pub enum ListenError {
         "{0} is not a loopback address: a gateway answers its own machine alone, as 127.0.0.1:7404 or a Unix socket"
     )]
     NotLoopback(SocketAddr),
+    /// There is a file at the path of the Unix socket, and it is not a socket.
+    #[error("{}: exists and is not a socket, expected a free path or an unused socket", .0.display())]
+    NotASocket(PathBuf),
     /// The address cannot be bound.
     #[error("cannot listen on {at}: {source}")]
     Bind {
@@ -69,13 +72,7 @@ impl Listener {
                 let bound = TcpListener::bind(address).await;
                 Ok(Self::Tcp(bound.map_err(failed(address))?))
             }
-            Listen::Unix(path) => {
-                let bound = bind_unix(path).await;
-                Ok(Self::Unix(
-                    bound.map_err(failed(path.display()))?,
-                    path.clone(),
-                ))
-            }
+            Listen::Unix(path) => Ok(Self::Unix(bind_unix(path).await?, path.clone())),
         }
     }
 
@@ -143,8 +140,10 @@ impl Listener {
     fn close(self) {
         if let Self::Unix(listener, path) = self {
             drop(listener);
-            // It may be removed already.
-            let _ = std::fs::remove_file(path);
+            // It may be removed already, or replaced.
+            if is_socket(&path) {
+                let _ = std::fs::remove_file(path);
+            }
         }
     }
 }
@@ -159,27 +158,44 @@ fn failed(at: impl std::fmt::Display) -> impl FnOnce(io::Error) -> ListenError {
     move |source| ListenError::Bind { at, source }
 }
 
-/// Listens at a path. A socket file that is left over from a killed process is replaced.
+/// Listens at a path. A socket file that is left over from a killed process is replaced; any other file stays.
 ///
 /// Every user who may enter its directory may connect, as with a loopback address: web servers run as users of their
 /// own.
-async fn bind_unix(path: &PathBuf) -> io::Result<UnixListener> {
+async fn bind_unix(path: &Path) -> Result<UnixListener, ListenError> {
     let listener = bind_free(path).await?;
-    std::fs::set_permissions(path, Permissions::from_mode(0o666))?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o666))
+        .map_err(failed(path.display()))?;
     Ok(listener)
 }
 
-async fn bind_free(path: &PathBuf) -> io::Result<UnixListener> {
+async fn bind_free(path: &Path) -> Result<UnixListener, ListenError> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            if UnixStream::connect(path).await.is_ok() {
-                return Err(error);
+            if !is_socket(path) {
+                return Err(ListenError::NotASocket(path.to_owned()));
             }
-            std::fs::remove_file(path)?;
-            UnixListener::bind(path)
+            if !is_left_over(path).await {
+                return Err(failed(path.display())(error));
+            }
+            std::fs::remove_file(path)
+                .and_then(|()| UnixListener::bind(path))
+                .map_err(failed(path.display()))
         }
-        bound => bound,
+        bound => bound.map_err(failed(path.display())),
     }
+}
+
+/// Whether the path itself is a socket: a link is not, whatever it leads to.
+fn is_socket(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
+}
+
+/// Whether no process listens at a socket file. Any other error than a refusal, such as a full queue of a busy process,
+/// does not show that.
+async fn is_left_over(path: &Path) -> bool {
+    let connected = UnixStream::connect(path).await;
+    connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 #[cfg(test)]
@@ -233,5 +249,30 @@ mod tests {
         stop.send(true).expect("it listens");
         drop((known, last));
         served.await.expect("it ends");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_not_a_socket_is_not_replaced() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let bind = async |path: &Path| Listener::bind(&Listen::Unix(path.to_owned())).await;
+        let file = dir.path().join("file");
+        std::fs::write(&file, "precious").expect("written");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        for path in [&file, &link] {
+            let refused = bind(path).await.err().expect("it is not a socket");
+            let expected = format!("{}: exists and is not a socket", path.display());
+            assert!(refused.to_string().starts_with(&expected), "{refused}");
+        }
+        let kept = std::fs::read_to_string(&link).expect("both are there");
+        assert_eq!(kept, "precious");
+        // A socket in use stays, and one that a killed process left is replaced.
+        let socket = dir.path().join("socket");
+        let first = bind(&socket).await.expect("the path is free");
+        let second = bind(&socket).await.err().expect("it is in use");
+        assert!(matches!(second, ListenError::Bind { .. }), "{second}");
+        drop(first);
+        assert!(is_socket(&socket), "nobody removed it");
+        bind(&socket).await.expect("nobody listens there");
     }
 }
