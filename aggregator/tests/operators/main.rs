@@ -2,6 +2,7 @@
 //! refused; and whether the log says what the aggregator did.
 
 mod amendments;
+mod amendments_by_http;
 mod audit;
 mod candidates;
 mod cli;

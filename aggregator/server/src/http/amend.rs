@@ -7,6 +7,8 @@
 //! 429 more than 20 a second by one caller                 403 from a web page, or not allowed by the token's roles
 //! ```
 //!
+//! A ban whose end is not after this aggregator's wall clock is refused with 400: it would ban nobody.
+//!
 //! Where tokens are required, the amendment is made in the token's name: the log has that name as the author,
 //! followed by the name that the caller states. A page in a browser could reach a loopback address; it cannot send
 //! this document without a preflight request, and every request from a page is refused. Knows nothing of what acts
@@ -22,6 +24,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use tollgate_api::amend::{AmendRequest, AmendRow};
 use tollgate_api::state::FaultView;
+use tollgate_log::clock::wall;
 use tollgate_shared::names::{NAME_BYTES_MAX, admit_domain};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
@@ -53,7 +56,8 @@ pub(super) async fn answer(
         return ([(header::RETRY_AFTER, seconds)], answer).into_response();
     }
     let proposal = match asked {
-        Ok(Json(asked)) => proposal(asked_by(asked, grant.as_deref())),
+        Ok(Json(asked)) => proposal(asked_by(asked, grant.as_deref()))
+            .and_then(|proposal| check_end(&proposal.act, wall()).map(|()| proposal)),
         Err(rejected) => return fault(rejected.status(), "bad_request", &rejected.body_text()),
     };
     let proposal = match proposal {
@@ -129,6 +133,18 @@ pub fn proposal(request: AmendRequest) -> Result<Proposal, String> {
         expected: request.expected_version,
         dry_run: request.dry_run,
     })
+}
+
+/// Refuses a ban that is over already.
+fn check_end(act: &Act, now: Timestamp) -> Result<(), String> {
+    match act {
+        Act::Ban { until, .. } if *until <= now => Err(format!(
+            "ban: until_us = {}: the end of the ban is not after now ({}), expected microseconds since the Unix epoch",
+            until.as_micros(),
+            now.as_micros()
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Reads the act of a request, which needs some of its fields and allows no others.
@@ -326,6 +342,27 @@ mod tests {
         let both = set(vec![row.clone()], Some("acme")).expect_err("both");
         assert_eq!(both, "set: expected rows alone, or one domain");
         assert!(set(vec![row; ROWS_MAX + 1], None).is_err());
+    }
+
+    #[test]
+    fn a_ban_that_is_over_already_is_refused() {
+        let now = Timestamp::from_micros(1_800_000_000_000_000);
+        let until = |until_us: Option<u64>| {
+            let asked = AmendRequest {
+                act: "ban".to_owned(),
+                domain: Some("mallory".to_owned()),
+                until_us,
+                ..AmendRequest::default()
+            };
+            check_end(&ActReader(&asked).act().expect("a ban"), now)
+        };
+        assert_eq!(until(None), Ok(()), "it has no end");
+        assert_eq!(until(Some(1_800_000_000_000_001)), Ok(()));
+        assert!(until(Some(now.as_micros())).is_err());
+        let millis = until(Some(1_800_000_060_000)).expect_err("milliseconds");
+        let expected =
+            "ban: until_us = 1800000060000: the end of the ban is not after now (1800000000000000)";
+        assert!(millis.starts_with(expected), "{millis}");
     }
 
     #[test]

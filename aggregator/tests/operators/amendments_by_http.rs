@@ -1,0 +1,53 @@
+//! Amendments by HTTP, as programs send them that are not `tollgate`: a request that is wrong changes nothing, and the
+//! answer says why.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+
+use tollgate_log::clock::wall;
+
+use crate::support::{DEADLINE, LIMITS, directory, serve};
+
+/// Posts an amendment; returns status and body.
+fn amend(address: SocketAddr, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(DEADLINE)).expect("set");
+    let head = "POST /v1/amendments HTTP/1.1\r\nHost: localhost\r\nConnection: close";
+    let length = body.len();
+    write!(
+        stream,
+        "{head}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+    let status = head.split_whitespace().nth(1).map(str::parse);
+    (
+        status.expect("a status").expect("a number"),
+        body.to_owned(),
+    )
+}
+
+#[test]
+fn a_ban_ends_after_now_or_is_refused() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let ban = |until_us: u64| {
+        let body = format!(
+            r#"{{"act":"ban","domain":"mallory","until_us":{until_us},"who":"ann","why":"a test"}}"#
+        );
+        amend(served.http, &body)
+    };
+    let end = wall().as_micros() + 60_000_000;
+    // Somebody states milliseconds.
+    let (status, body) = ban(end / 1_000);
+    assert_eq!(status, 400, "{body}");
+    assert!(
+        body.contains("the end of the ban is not after now"),
+        "{body}"
+    );
+    let (status, body) = ban(end);
+    assert_eq!(status, 200, "{body}");
+}
