@@ -389,10 +389,7 @@ impl Telemetry {
                 "telemetry.log",
                 "a level (off, error, warn, info, debug, trace) or directives such as \"info,tollgate_server::feed=debug\"",
                 "info".to_owned(),
-                |text| {
-                    let filter = tracing_subscriber::EnvFilter::builder().parse(text);
-                    (!text.is_empty() && filter.is_ok()).then(|| text.to_owned())
-                },
+                |text| are_directives(text).then(|| text.to_owned()),
             ),
             log_format: source.text(
                 "telemetry.log_format",
@@ -406,6 +403,23 @@ impl Telemetry {
             ),
         }
     }
+}
+
+/// Whether the text is a list of levels, and of modules or spans with their levels.
+///
+/// The filter itself also takes a bare word for a module and an empty level for `error`, so that a misspelt level, which
+/// is a module that does not exist, would silence the log.
+fn are_directives(text: &str) -> bool {
+    let is_level = |level: &str| {
+        let levels = ["off", "error", "warn", "info", "debug", "trace"];
+        levels.iter().any(|known| known.eq_ignore_ascii_case(level))
+    };
+    let is_directive = |one: &str| match one.rsplit_once('=') {
+        None => is_level(one),
+        Some((of, level)) => !of.is_empty() && !of.contains(char::is_whitespace) && is_level(level),
+    };
+    let is_read = tracing_subscriber::EnvFilter::builder().parse(text).is_ok();
+    is_read && text.split(',').all(is_directive)
 }
 
 #[cfg(test)]

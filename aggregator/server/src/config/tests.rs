@@ -82,6 +82,43 @@ fn a_misspelt_option_of_a_section_is_recognised() {
 }
 
 #[test]
+fn a_misspelt_level_is_refused_and_silences_nothing() {
+    for good in [
+        "off",
+        "INFO",
+        "info,tollgate_server::feed=debug,[recovery]=debug",
+        "warn,h2=error",
+        "error,[recovery{partition=3}]=trace",
+    ] {
+        let log = read(&format!("telemetry.log = \"{good}\"")).map(|config| config.telemetry.log);
+        assert_eq!(log.as_deref(), Ok(good));
+    }
+    let bad = [
+        "",
+        "wran",
+        "banana",
+        "warn,",
+        ",warn",
+        "info,,warn",
+        "warn,h2",
+        "3",
+        "h2=",
+        "=warn",
+        "h2=wran",
+        "warn, info",
+        "warn, h2=error",
+    ];
+    for bad in bad {
+        let faults = faults(&format!("telemetry.log = \"{bad}\""));
+        let expected = format!("tollgate.toml: telemetry.log = \"{bad}\": expected a level (off, ");
+        assert!(
+            faults.len() == 1 && faults[0].starts_with(&expected),
+            "{faults:?}"
+        );
+    }
+}
+
+#[test]
 fn a_toml_fault_is_reported_with_its_line() {
     let faults = faults("name = \"a\"\nlisten = [");
     assert_eq!(faults.len(), 1);
