@@ -8,6 +8,71 @@ use crate::edge::Bounds;
 
 /// Reads the bounds on connections of agents and of the feed.
 pub fn read(source: &mut ConfigSource) -> Bounds {
+    let bounds = read_each(source);
+    refuse_contradictions(source, &bounds);
+    bounds
+}
+
+/// Refuses bounds of which one makes another useless, or ends every connection.
+///
+/// The text of a value is used only where it is the default, so it is written in the unit of the defaults.
+fn refuse_contradictions(source: &mut ConfigSource, bounds: &Bounds) {
+    let time = |time: Duration| format!("\"{}s\"", time.as_secs());
+    let size = |bytes: usize| format!("\"{}MiB\"", bytes >> 20);
+    let mut check = |is_good: bool, pair: [(&'static str, String); 2], relation| {
+        // The default stands in for an invalid value, which nobody stated.
+        if !is_good && !pair.iter().any(|(path, _)| source.is_refused(path)) {
+            source.refuse_pair(pair, relation);
+        }
+    };
+    check(
+        bounds.ping < bounds.silence,
+        [
+            ("listen.ping_after", time(bounds.ping)),
+            ("listen.silence_timeout", time(bounds.silence)),
+        ],
+        ["less than", "more than"],
+    );
+    let no_more = ["at most", "at least"];
+    let (one, all) = (bounds.pending_per_address, bounds.pending);
+    check(
+        one <= all,
+        [
+            ("listen.pending_per_address_max", one.to_string()),
+            ("listen.pending_max", all.to_string()),
+        ],
+        no_more,
+    );
+    let (one, all) = (bounds.appends_bytes_each, bounds.appends_bytes);
+    check(
+        one <= all,
+        [
+            ("listen.appends_per_connection_max", size(one)),
+            ("listen.appends_max", size(all)),
+        ],
+        no_more,
+    );
+    let (one, all) = (bounds.subscriptions, bounds.subscriptions_all);
+    check(
+        one <= all,
+        [
+            ("feed.subscriptions_max", one.to_string()),
+            ("feed.subscriptions_total_max", all.to_string()),
+        ],
+        no_more,
+    );
+    let (one, all) = (bounds.subscriber_bytes, bounds.queued_bytes);
+    check(
+        one <= all,
+        [
+            ("feed.subscriber_queue_max", size(one)),
+            ("listen.queues_max", size(all)),
+        ],
+        no_more,
+    );
+}
+
+fn read_each(source: &mut ConfigSource) -> Bounds {
     let default = Bounds::default();
     Bounds {
         connections: count(source, "listen.connections_max", default.connections),

@@ -47,6 +47,19 @@ pub enum FaultKind {
         /// Which values are allowed.
         expected: &'static str,
     },
+    /// The value is valid, but not beside that of another option.
+    Contradiction {
+        /// The value, as it would be written in TOML.
+        found: String,
+        /// The relation to the other option's value, as in "less than".
+        relation: &'static str,
+        /// The other option.
+        other: &'static str,
+        /// Its value, as it would be written in TOML.
+        other_value: String,
+        /// Whether that is its default: nobody stated it.
+        is_default: bool,
+    },
     /// The value is valid in Tollgate, but this build does not support it.
     NotYet {
         /// The value, as it would be written in TOML.
@@ -74,6 +87,20 @@ impl fmt::Display for OptionFault {
             }
             FaultKind::Value { found, expected } => {
                 write!(f, "{} = {found}: expected {expected}", self.path)
+            }
+            FaultKind::Contradiction {
+                found,
+                relation,
+                other,
+                other_value,
+                is_default,
+            } => {
+                let default = if *is_default { ", the default" } else { "" };
+                write!(
+                    f,
+                    "{} = {found}: expected {relation} {other} = {other_value}{default}",
+                    self.path
+                )
             }
             FaultKind::NotYet { found, instead } => write!(
                 f,

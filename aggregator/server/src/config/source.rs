@@ -190,6 +190,43 @@ impl ConfigSource {
         self.fault(origin, path, FaultKind::Value { found, expected });
     }
 
+    /// Reports that two options contradict each other: the first one's value should be in this relation to the second
+    /// one's. At least one of them is stated; the text of a default is given, as it would be written in TOML.
+    pub fn refuse_pair(
+        &mut self,
+        [first, second]: [(&'static str, String); 2],
+        [relation, inverse]: [&'static str; 2],
+    ) {
+        // The fault stands where a value was stated.
+        let (one, other, relation) = match self.is_stated(first.0) {
+            true => (first, second, relation),
+            false => (second, first, inverse),
+        };
+        let is_default = !self.is_stated(other.0);
+        let other_value = match is_default {
+            true => other.1,
+            false => self.found(other.0).1,
+        };
+        let (origin, found) = self.found(one.0);
+        let kind = FaultKind::Contradiction {
+            found,
+            relation,
+            other: other.0,
+            other_value,
+            is_default,
+        };
+        self.fault(origin, one.0, kind);
+    }
+
+    fn is_stated(&self, path: &str) -> bool {
+        self.given.contains_key(path) || self.in_file(path).is_some()
+    }
+
+    /// Whether an option has a fault already.
+    pub fn is_refused(&self, path: &str) -> bool {
+        self.faults.iter().any(|fault| fault.path == path)
+    }
+
     /// Reports that this build does not support an option's value.
     pub fn not_yet(&mut self, path: &'static str, instead: &'static str) {
         let (origin, found) = self.found(path);

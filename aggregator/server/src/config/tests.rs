@@ -82,6 +82,49 @@ fn a_misspelt_option_of_a_section_is_recognised() {
 }
 
 #[test]
+fn bounds_that_contradict_each_other_are_refused() {
+    for (text, fault) in [
+        (
+            "[listen]\nping_after = \"5s\"\nsilence_timeout = \"5s\"",
+            "listen.ping_after = \"5s\": expected less than listen.silence_timeout = \"5s\"",
+        ),
+        (
+            "listen.ping_after = \"10s\"",
+            "listen.ping_after = \"10s\": expected less than listen.silence_timeout = \"10s\", the default",
+        ),
+        (
+            "listen.silence_timeout = \"1500ms\"",
+            "listen.silence_timeout = \"1500ms\": expected more than listen.ping_after = \"2s\", the default",
+        ),
+        (
+            "listen.pending_max = 63",
+            "listen.pending_max = 63: expected at least listen.pending_per_address_max = 64, the default",
+        ),
+        (
+            "[listen]\nappends_per_connection_max = \"3MiB\"\nappends_max = \"2MiB\"",
+            "listen.appends_per_connection_max = \"3MiB\": expected at most listen.appends_max = \"2MiB\"",
+        ),
+        (
+            "feed.subscriptions_total_max = 20_000",
+            "feed.subscriptions_total_max = 20000: expected at least feed.subscriptions_max = 20100, the default",
+        ),
+        (
+            "feed.subscriber_queue_max = \"1GiB\"",
+            "feed.subscriber_queue_max = \"1GiB\": expected at most listen.queues_max = \"256MiB\", the default",
+        ),
+        // An invalid value is the only fault, whatever the other one is.
+        (
+            "[listen]\nping_after = \"11m\"\nsilence_timeout = \"1s\"",
+            "listen.ping_after = \"11m\": expected a duration from 10ms to 10m, such as \"10s\"",
+        ),
+    ] {
+        assert_eq!(faults(text), [format!("tollgate.toml: {fault}")]);
+    }
+    let equal = "[listen]\npending_per_address_max = 9\npending_max = 9\n[feed]\nsubscriptions_total_max = 20_100";
+    assert!(read(equal).is_ok(), "{equal}");
+}
+
+#[test]
 fn a_misspelt_level_is_refused_and_silences_nothing() {
     for good in [
         "off",
