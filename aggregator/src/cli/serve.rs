@@ -24,7 +24,8 @@ pub struct ServeArgs {
     /// Keeps the log in a journal in this directory (log.kind, journal.dir)
     #[arg(long, value_name = "DIR", conflicts_with = "kafka")]
     pub journal: Option<String>,
-    /// Partitions of a new journal (journal.partitions)
+    /// Partitions of a new journal; an existing one must have as many (journal.partitions) [default: those of the
+    /// existing journal, 16 for a new one]
     #[arg(long, value_name = "N")]
     pub partitions: Option<String>,
     /// Keeps the log in Kafka, reached through these brokers (log.kind, kafka.bootstrap)

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::support::{self, LIMITS, directory, run, run_with, serve, tollgate};
+use crate::support::{self, LIMITS, directory, run, run_with, serve, serve_of, tollgate};
 
 fn root(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -212,6 +212,12 @@ fn a_journal_is_one_aggregators_and_keeps_its_number_of_partitions() {
         stderr.contains("it has 4 partitions, the configuration says 8"),
         "{stderr}"
     );
+    // The file does not state a number, as the shipped one does not.
+    std::fs::write(dir.path().join("t.toml"), "journal.partitions = 0\n").unwrap();
+    let served = serve_of(dir.path(), &["--config", "t.toml"]);
+    served.await_ready();
+    let log = served.json("/v1/log");
+    assert_eq!(log["partitions"], 4, "{log}");
 }
 
 #[test]

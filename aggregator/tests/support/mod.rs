@@ -91,14 +91,19 @@ pub fn metric(text: &str, name: &str) -> Option<f64> {
     Some(line.rsplit(' ').next().unwrap().parse().unwrap())
 }
 
-/// Starts an aggregator in a directory, on ports that the operating system chooses.
+/// Starts an aggregator in a directory, with its limits file and four partitions.
 pub fn serve(dir: &Path, more: &[&str]) -> Served {
+    let usual = ["--limits", "limits.toml", "--partitions", "4"];
+    serve_of(dir, &[&usual, more].concat())
+}
+
+/// Starts an aggregator in a directory, on ports that the operating system chooses.
+pub fn serve_of(dir: &Path, args: &[&str]) -> Served {
     let any = "127.0.0.1:0";
     let mut child = tollgate()
         .current_dir(dir)
         .args(["serve", "--http", any, "--agents", any, "--feed", any])
-        .args(["--limits", "limits.toml", "--partitions", "4"])
-        .args(more)
+        .args(args)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();

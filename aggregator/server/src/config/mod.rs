@@ -18,7 +18,7 @@ mod source;
 mod units;
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -78,8 +78,8 @@ pub enum LogKind {
 pub struct Journal {
     /// Its directory.
     pub dir: PathBuf,
-    /// How many partitions a new journal gets.
-    pub partitions: u32,
+    /// How many partitions the journal has; `None`: an existing journal's own number, and 16 for a new one.
+    pub partitions: Option<NonZeroU32>,
     /// When an append is acknowledged.
     pub ack: Ack,
     /// How long records are kept.
@@ -225,10 +225,6 @@ impl Config {
     }
 }
 
-fn read_partitions(source: &mut ConfigSource, path: &'static str) -> u32 {
-    source.number(path, "a whole number from 1 to 1024", 16, 1..=1024) as u32
-}
-
 fn read_threads(source: &mut ConfigSource) -> Option<NonZeroUsize> {
     let expected = "a whole number from 0 to 1024; 0: as many as the machine has cores";
     let threads = source.number("threads", expected, 0, 0..=1024);
@@ -264,7 +260,12 @@ impl Journal {
                 PathBuf::from("./tollgate-data"),
                 |text| (!text.is_empty()).then(|| PathBuf::from(text)),
             ),
-            partitions: read_partitions(source, "journal.partitions"),
+            partitions: NonZeroU32::new(source.number(
+                "journal.partitions",
+                "a whole number from 0 to 1024; 0: as an existing journal has, and 16 for a new one",
+                0,
+                0..=1024,
+            ) as u32),
             ack: source.text(
                 "journal.ack",
                 "\"written\" or \"synced\"",
@@ -312,7 +313,12 @@ impl Kafka {
                 "a".to_owned(),
                 topic_word,
             ),
-            partitions: read_partitions(source, "kafka.partitions"),
+            partitions: source.number(
+                "kafka.partitions",
+                "a whole number from 1 to 1024",
+                16,
+                1..=1024,
+            ) as u32,
             properties_file: source.file("kafka.properties_file"),
             properties: source.properties(),
         }

@@ -54,7 +54,7 @@ fn all_faults_are_reported_together_by_path() {
         [jurnal]
         dir = "x"
         [journal]
-        partitions = 0
+        partitions = 1025
         ack = "maybe"
         retention = "1 day"
     "#;
@@ -64,7 +64,7 @@ fn all_faults_are_reported_together_by_path() {
             "tollgate.toml: jurnal: unknown option, did you mean `journal`?",
             "tollgate.toml: nmae: unknown option, did you mean `name`?",
             "tollgate.toml: name = 7: expected 1 to 256 bytes without `*` and control characters; empty: the host's name",
-            "tollgate.toml: journal.partitions = 0: expected a whole number from 1 to 1024",
+            "tollgate.toml: journal.partitions = 1025: expected a whole number from 0 to 1024; 0: as an existing journal has, and 16 for a new one",
             "tollgate.toml: journal.ack = \"maybe\": expected \"written\" or \"synced\"",
             "tollgate.toml: journal.retention = \"1 day\": expected a duration of at least 1s, such as \"24h\"",
             "tollgate.toml: listen.http = \"7400\": expected an address such as \"127.0.0.1:7400\", or the name of one and a port, such as \"localhost:7400\"",
@@ -196,7 +196,7 @@ fn a_later_layer_beats_an_earlier_one_and_is_named_by_its_fault() {
     let config = Config::read("tollgate.toml", text, layers.clone(), "h").unwrap();
     assert_eq!(config.listen.http.port(), 3);
     assert_eq!(config.listen.feed.port(), 9);
-    assert_eq!(config.journal.partitions, 4);
+    assert_eq!(config.journal.partitions, NonZeroU32::new(4));
     assert_eq!(config.kafka.bootstrap, ["a:1", "b:2"]);
 
     layers.push(given("listen.http", "--http", "nowhere"));

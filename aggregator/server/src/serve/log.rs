@@ -1,5 +1,6 @@
 //! Opens the log that the configuration names.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -10,7 +11,9 @@ use crate::config::{self, Config, LogKind};
 use crate::core::Start;
 use tollgate_log::journal::disk::OsDisk;
 use tollgate_log::journal::snapshots::Snapshots;
-use tollgate_log::journal::{self, JournalConfig, JournalContext, LastStop, OpenReport};
+use tollgate_log::journal::{
+    self, JournalConfig, JournalContext, JournalReader, LastStop, OpenReport,
+};
 use tollgate_log::{Log, LogSender};
 
 /// An open log, and the state in which it was found.
@@ -39,15 +42,22 @@ pub fn open(config: &Config, events: LogSender) -> Result<OpenedLog, ServeError>
 }
 
 fn open_journal(config: &config::Journal, events: LogSender) -> Result<OpenedLog, ServeError> {
+    let defaults = JournalConfig::new(&config.dir);
+    // Why an existing journal cannot be read is reported when it is opened.
+    let existing = || JournalReader::open(&config.dir, Arc::new(OsDisk)).ok();
+    let partitions = config.partitions.map_or_else(
+        || existing().map_or(defaults.partitions, |journal| journal.partitions()),
+        NonZeroU32::get,
+    );
     let journal = JournalConfig {
-        partitions: config.partitions,
+        partitions,
         ack: match config.ack {
             config::Ack::Written => journal::Ack::Written,
             config::Ack::Synced => journal::Ack::Synced,
         },
         retention: Span::from_std(config.retention),
         retention_bytes: config.retention_bytes,
-        ..JournalConfig::new(&config.dir)
+        ..defaults
     };
     let (journal, report) =
         journal::Journal::open(journal, JournalContext::of_this_machine(), events)
@@ -58,7 +68,7 @@ fn open_journal(config: &config::Journal, events: LogSender) -> Result<OpenedLog
         start: Start {
             generation: report.generation,
             unbegun: report.unbegun,
-            snapshots: Snapshots::beside(&config.dir, Arc::new(OsDisk)).read_all(config.partitions),
+            snapshots: Snapshots::beside(&config.dir, Arc::new(OsDisk)).read_all(partitions),
         },
         faults: mpsc::channel(1).1,
         #[cfg(feature = "kafka")]
