@@ -35,6 +35,8 @@ pub enum FaultKind {
         /// How many bytes it has.
         found: usize,
     },
+    /// The document states nothing at all.
+    Empty,
     /// There is no such field.
     UnknownField {
         /// The field with the most similar spelling.
@@ -135,6 +137,7 @@ impl FaultKind {
         match self {
             Self::Syntax { .. } => "syntax",
             Self::TooLong { .. } => "too_long",
+            Self::Empty => "empty",
             Self::UnknownField { .. } => "unknown_field",
             Self::Missing { .. } => "missing",
             Self::Value { .. } => "value",
@@ -163,6 +166,9 @@ impl FaultKind {
     /// The text of faults that contain no variable part.
     const fn fixed_text(&self) -> Option<&'static str> {
         Some(match self {
+            Self::Empty => {
+                "states nothing, expected at least `version = 1`: an empty file may be one that is being written"
+            }
             Self::TwoKinds => "configured both as `rate` and as `copies`, expected one of the two",
             Self::StarInside => {
                 "has `*` elsewhere than at its end, expected a pattern as \"api.*\" or \"*\""
@@ -240,12 +246,9 @@ impl fmt::Display for FaultKind {
                 f,
                 "expected at least {least}: with a debt below a quarter of a second's rate a bucket forgets calls that it let through"
             ),
-            Self::TooManyBytes { bytes } => write!(
-                f,
-                "a domain at its limit takes about {} of state, expected at most 256 KiB, or `large_state = true` in the resource",
-                Bytes(*bytes)
-            ),
-            Self::TwoKinds
+            Self::TooManyBytes { bytes } => too_many_bytes(f, *bytes),
+            Self::Empty
+            | Self::TwoKinds
             | Self::StarInside
             | Self::NamespaceWithDot
             | Self::Twice
@@ -254,6 +257,14 @@ impl fmt::Display for FaultKind {
             | Self::ZoneWithoutTable => Ok(()),
         }
     }
+}
+
+fn too_many_bytes(f: &mut fmt::Formatter<'_>, bytes: u64) -> fmt::Result {
+    write!(
+        f,
+        "a domain at its limit takes about {} of state, expected at most 256 KiB, or `large_state = true` in the resource",
+        Bytes(bytes)
+    )
 }
 
 fn beside(f: &mut fmt::Formatter<'_>, other: &str) -> fmt::Result {

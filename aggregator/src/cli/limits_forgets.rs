@@ -13,7 +13,10 @@ pub(super) type Forgets = (Vec<Forgotten>, u64);
 /// What would be forgotten of the usage under the latest limits.
 pub(super) fn forgets_of(latest: &Limits, wanted: &Wanted) -> Forgets {
     let next = || {
-        let document = wanted.document.as_ref().map(|text| Limits::parse(text));
+        let document = wanted
+            .document
+            .as_ref()
+            .map(|text| Limits::parse_logged(text));
         let document = document.transpose().ok()?;
         let mut revision = Revision::of(document.as_ref().unwrap_or(latest));
         for row in wanted.changes.iter().flat_map(|act| act.rows()) {

@@ -67,7 +67,8 @@ impl Wanted {
         };
         let keys = record_keys::read(path)
             .map_err(|fault| Failure::Data(format!("security.key_file: {fault}")))?;
-        let limits = Limits::parse(text).map_err(|faults| Failure::Data(faults.to_string()))?;
+        let limits =
+            Limits::parse_logged(text).map_err(|faults| Failure::Data(faults.to_string()))?;
         match keys.missing(limits.record_keys()) {
             None => Ok(self),
             Some(id) => Err(Failure::Data(format!(

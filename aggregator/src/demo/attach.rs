@@ -37,8 +37,12 @@ pub struct Attached {
 pub fn attach(url: &str) -> Result<Attached, Failure> {
     let log: LogView = get(url, "/v1/log")?;
     let limits: LimitsView = get(url, "/v1/limits")?;
-    let limits = Limits::parse(&limits.normalised.unwrap_or_default())
-        .map_err(|faults| Failure::Data(faults.in_file(url).to_string()))?;
+    let limits = limits.normalised.map_or_else(
+        || Ok(Limits::default()),
+        |text| {
+            Limits::parse(&text).map_err(|faults| Failure::Data(faults.in_file(url).to_string()))
+        },
+    )?;
     let resources: Vec<(String, f64)> = limits
         .rates()
         .filter(|rate| !rate.name().ends_with('*'))

@@ -47,6 +47,31 @@ global = "5/s"
 }
 
 #[test]
+fn a_document_that_states_nothing_is_refused() {
+    for text in [
+        "",
+        "\n",
+        " \t\r\n",
+        "# Tollgate\n\n  # limits",
+        "\u{feff}# limits\n",
+    ] {
+        refused(
+            text,
+            "limits.toml: states nothing, expected at least `version = 1`: an empty file may be one that is being written",
+        );
+        assert!(Limits::parse_to_push(text).is_err(), "{text:?}");
+        // A log may contain such a version.
+        assert!(Limits::parse_logged(text).is_ok(), "{text:?}");
+    }
+    for text in ["version = 1", "\n# limits\nrules = 2\n", "[rate]"] {
+        assert!(
+            Limits::parse(text).is_ok() && Limits::parse_to_push(text).is_ok(),
+            "{text:?}"
+        );
+    }
+}
+
+#[test]
 fn ambiguous_or_unknown_subjects_are_refused() {
     refused(
         r#"

@@ -142,7 +142,19 @@ impl Limits {
     ///
     /// [`Faults`] lists everything that is wrong with it.
     pub fn parse_with_warnings(text: &str) -> Result<(Self, Warnings), Faults> {
+        refuse_empty(text)?;
         Self::parse_whole(text).map(|(limits, warnings, _)| (limits, warnings))
+    }
+
+    /// Reads a limits document that is to go to the log: with the tables of its zones, as [`Self::parse_logged`] reads
+    /// it, and not empty.
+    ///
+    /// # Errors
+    ///
+    /// [`Faults`] lists everything that is wrong with it.
+    pub fn parse_to_push(text: &str) -> Result<Self, Faults> {
+        refuse_empty(text)?;
+        Self::parse_logged(text)
     }
 
     /// Reads a limits document; also returns the zones that it names without their tables.
@@ -169,6 +181,22 @@ impl Limits {
         }
         Ok((limits, warnings.finish(), zones.into_expanded()))
     }
+}
+
+/// Refuses a document without any key, which would remove all limits: a file that is caught while it is written is
+/// empty, or has only the comments above the first key.
+///
+/// Documents in a log are not checked for this: what an earlier build took there stays in force.
+fn refuse_empty(text: &str) -> Result<(), Faults> {
+    let states_nothing = |line: &str| matches!(line.trim_start().chars().next(), None | Some('#'));
+    let mut lines = text.trim_start_matches('\u{feff}').lines();
+    // A document that is too long is refused for that.
+    if DOCUMENT_BYTES_MAX < text.len() || !lines.all(states_nothing) {
+        return Ok(());
+    }
+    let notes = Notes::default();
+    notes.add(&Path::DOCUMENT, None, FaultKind::Empty);
+    Err(notes.into_faults(text))
 }
 
 /// A document, its warnings, and the zones that were looked up for it.

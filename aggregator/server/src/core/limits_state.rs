@@ -223,7 +223,7 @@ impl LimitsState {
         let _inside = tracing::info_span!("limits_file", file = name).entered();
         let bad = match text {
             Err(why) => Some((format!("{name}: {why}"), true)),
-            Ok(text) => match Limits::parse_logged(&text) {
+            Ok(text) => match Limits::parse_to_push(&text) {
                 Err(faults) => Some((faults.in_file(&name).to_string(), false)),
                 Ok(limits) => match record_keys::why_missing(&env.settings.keys, &limits) {
                     Some(why) => Some((format!("{name}: {why}"), false)),
