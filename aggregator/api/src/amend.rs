@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::object::objects;
 use crate::text::Keyword;
 
 /// A request: the act, and the fields that it needs.
@@ -58,7 +59,7 @@ pub struct AmendRequest {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub remove: bool,
     /// For own limits of many domains: a row for each, instead of one domain; at most 8,192.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
     pub rows: Vec<AmendRow>,
     /// The author.
     pub who: String,

@@ -51,3 +51,30 @@ fn a_ban_ends_after_now_or_is_refused() {
     let (status, body) = ban(end);
     assert_eq!(status, 200, "{body}");
 }
+
+#[test]
+fn an_array_in_place_of_an_object_is_refused() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let row = r#"{"resource":"api.search","domain":"acme","rate":"9/s"}"#;
+    let set = |rows: &str| format!(r#"{{"act":"set","who":"ann","why":"a test","rows":{rows}}}"#);
+    for wrong in [
+        r#"["lift","api.search","acme"]"#.to_owned(),
+        "[]".to_owned(),
+        "7".to_owned(),
+        set(r#"[["api.search","acme","9/s",null,null]]"#),
+        set(row),
+    ] {
+        let (status, body) = amend(served.http, &wrong);
+        assert_eq!(status, 400, "{wrong}: {body}");
+        let expected = if wrong.ends_with("\"}}") {
+            "expected a sequence"
+        } else {
+            "expected an object"
+        };
+        assert!(body.contains(expected), "{wrong}: {body}");
+    }
+    let (status, body) = amend(served.http, &set(&format!("[{row}]")));
+    assert_eq!(status, 200, "{body}");
+}

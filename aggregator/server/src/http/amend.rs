@@ -23,6 +23,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use tollgate_api::amend::{AmendRequest, AmendRow};
+use tollgate_api::object::JsonObject;
 use tollgate_api::state::FaultView;
 use tollgate_log::clock::wall;
 use tollgate_shared::names::{NAME_BYTES_MAX, admit_domain};
@@ -41,7 +42,7 @@ pub(super) async fn answer(
     caller: Option<Extension<Caller>>,
     grant: Option<Extension<Arc<TokenGrant>>>,
     headers: HeaderMap,
-    asked: Result<Json<AmendRequest>, JsonRejection>,
+    asked: Result<Json<JsonObject<AmendRequest>>, JsonRejection>,
 ) -> Response {
     if headers.contains_key(header::ORIGIN) {
         return fault(StatusCode::FORBIDDEN, "forbidden", "not from a page");
@@ -56,9 +57,16 @@ pub(super) async fn answer(
         return ([(header::RETRY_AFTER, seconds)], answer).into_response();
     }
     let proposal = match asked {
-        Ok(Json(asked)) => proposal(asked_by(asked, grant.as_deref()))
+        Ok(Json(JsonObject(asked))) => proposal(asked_by(asked, grant.as_deref()))
             .and_then(|proposal| check_end(&proposal.act, wall()).map(|()| proposal)),
-        Err(rejected) => return fault(rejected.status(), "bad_request", &rejected.body_text()),
+        Err(rejected) => {
+            let status = match &rejected {
+                // axum has 422 for it, which here means that there is nothing to do.
+                JsonRejection::JsonDataError(_) => StatusCode::BAD_REQUEST,
+                other => other.status(),
+            };
+            return fault(status, "bad_request", &rejected.body_text());
+        }
     };
     let proposal = match proposal {
         Ok(proposal) => proposal,
