@@ -396,6 +396,16 @@ fn plain_bytes_to_a_port_with_tls_end_their_connection_alone() {
     );
     let (_, _, stderr) = fleet.command(None, &[&hit[..], &[&clear]].concat());
     assert!(stderr.contains("the peer does not speak TLS"), "{stderr}");
+    // So does a command with a URL of the wrong scheme.
+    let (code, _, stderr) = run(
+        fleet.path(),
+        &["denials", "--url", &format!("http://{http}")],
+    );
+    assert_eq!(code, 69, "{stderr}");
+    assert!(
+        stderr.contains("a port that speaks TLS needs https://"),
+        "{stderr}"
+    );
     // The probe requires no token, and shows only the state of the process.
     assert_eq!(fleet.served.get("/healthz").0, 200);
     assert_eq!(fleet.served.get("/v1/denials").0, 404);

@@ -238,7 +238,7 @@ fn a_bad_limits_file_does_not_stop_a_running_aggregator() {
     served.await_end();
     std::fs::write(dir.path().join("limits.toml"), "[rate.r]\nrats = 1\n").unwrap();
     let mut served = serve(dir.path(), &[]);
-    served.line_with("the limits in force stay");
+    served.line_with("the limits file is not used");
     served.await_ready();
     assert!(
         served.json("/v1/limits")["text"]

@@ -79,3 +79,30 @@ fn log_lines_say_which_recovery_and_request_they_are_of() {
         .collect();
     assert_eq!(of, [1]);
 }
+
+#[test]
+fn a_bad_limits_file_at_a_restart_names_no_version_zero() {
+    let dir = directory(LIMITS);
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    served.signal("TERM");
+    served.await_end();
+    std::fs::write(dir.path().join("limits.toml"), "").unwrap();
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    let fault = line(&mut served, "limits.toml: states nothing");
+    let unused = line(&mut served, "the limits file is not used");
+    assert!(fault.contains(" ERROR "), "{fault}");
+    assert!(
+        unused.ends_with("the limits in the log apply, if it has any"),
+        "{unused}"
+    );
+    assert_eq!(served.json("/v1/limits")["version"], 1);
+    // While it runs, the version in force is known.
+    served.signal("HUP");
+    let unused = served.line_with("the limits file is not used");
+    assert!(
+        unused.contains("the limits in force stay") && unused.contains("version=1"),
+        "{unused}"
+    );
+}

@@ -18,6 +18,12 @@ pub fn address_of(text: &str) -> Option<SocketAddr> {
     }
 }
 
+/// Whether the text is an address, or a name and a port, which may have no address.
+pub fn is_address(text: &str) -> bool {
+    let named = |(host, port): (&str, &str)| is_host(host) && port.parse::<u16>().is_ok();
+    text.parse::<SocketAddr>().is_ok() || text.rsplit_once(':').is_some_and(named)
+}
+
 /// A host as it stands before a port: an IPv6 address in brackets.
 pub fn host_of(text: &str) -> Option<String> {
     match text.parse::<Ipv6Addr>() {

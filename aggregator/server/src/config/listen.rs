@@ -10,7 +10,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::hosts::{address_of, host_of, is_host};
+use super::hosts::{address_of, host_of, is_address, is_host};
 use super::source::ConfigSource;
 
 /// The addresses.
@@ -138,7 +138,7 @@ impl Listen {
         };
         let mut address = |path, port: u16, trusted: bool| {
             let default = SocketAddr::from(([127, 0, 0, 1], port));
-            let address = source.text(path, ADDRESS, default, address_of);
+            let address = read_address(source, path).unwrap_or(default);
             if !address.ip().is_loopback() && !trusted && !security.is_whole() {
                 source.refuse(
                     path,
@@ -154,10 +154,7 @@ impl Listen {
             feed: address("listen.feed", 7402, insecure.feed),
             hosts,
             insecure,
-            probe: source.text("listen.probe", ADDRESS, None, |text| match text {
-                "" => Some(None),
-                text => address_of(text).map(Some),
-            }),
+            probe: read_address(source, PROBE),
             probe_metrics: source.truth("listen.probe_metrics").unwrap_or(false),
             advertise: source.text(
                 "listen.advertise",
@@ -169,7 +166,27 @@ impl Listen {
     }
 }
 
+/// The one address that may be empty.
+const PROBE: &str = "listen.probe";
+
 const ADDRESS: &str = "an address such as \"127.0.0.1:7400\", or the name of one and a port, such as \"localhost:7400\"";
+
+/// The address of an option; `None` if it is not stated, or invalid.
+fn read_address(source: &mut ConfigSource, path: &'static str) -> Option<SocketAddr> {
+    let may_be_empty = path == PROBE;
+    let stated = source.text(path, ADDRESS, None, |text| match text {
+        "" if may_be_empty => Some(None),
+        text => is_address(text).then(|| Some(text.to_owned())),
+    });
+    let address = address_of(&stated?);
+    if address.is_none() {
+        source.refuse(
+            path,
+            "a name that resolves to an address, which this one does not; or an address such as \"127.0.0.1:7400\"",
+        );
+    }
+    address
+}
 
 fn is_trusted(source: &mut ConfigSource, path: &'static str) -> bool {
     source.text(

@@ -168,6 +168,13 @@ impl ConfigSource {
         for path in found {
             if let Some((_, now)) = RENAMED.iter().find(|(before, _)| *before == path) {
                 self.fault(self.file.clone(), &path, FaultKind::Renamed { now });
+            } else if sections().any(|section| section == path) {
+                let found = self.in_file(&path).map(ToString::to_string);
+                let kind = FaultKind::Value {
+                    found: found.unwrap_or_default(),
+                    expected: "a table, in which its options are",
+                };
+                self.fault(self.file.clone(), &path, kind);
             } else if !OPTIONS.contains(&path.as_str()) {
                 let names = OPTIONS.iter().copied().chain(sections());
                 let similar = most_like(&path, names);

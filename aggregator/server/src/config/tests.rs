@@ -40,6 +40,15 @@ fn an_ipv6_address_is_advertised_in_brackets() {
     let bracketed = read("listen.advertise = \"[::1]\"").expect("an address");
     assert_eq!(bracketed.listen.advertise, "[::1]");
     assert_eq!(faults("listen.http = \"no such host:7400\"").len(), 1);
+    for path in ["listen.http", "listen.probe"] {
+        assert_eq!(
+            faults(&format!("{path} = \"nope.invalid:42100\"")),
+            [format!(
+                "tollgate.toml: {path} = \"nope.invalid:42100\": expected a name that resolves to an address, which this \
+                 one does not; or an address such as \"127.0.0.1:7400\""
+            )]
+        );
+    }
     assert_eq!(faults("listen.advertise = \"::1:7402:x\"").len(), 1);
 }
 
@@ -158,6 +167,22 @@ fn a_misspelt_level_is_refused_and_silences_nothing() {
             faults.len() == 1 && faults[0].starts_with(&expected),
             "{faults:?}"
         );
+    }
+}
+
+#[test]
+fn a_section_is_a_table() {
+    for (text, found) in [
+        ("listen = \"127.0.0.1:7400\"", "listen = \"127.0.0.1:7400\""),
+        (
+            "[[journal]]\ndir = \"data\"",
+            "journal = [{ dir = \"data\" }]",
+        ),
+        ("listen.tls = false", "listen.tls = false"),
+    ] {
+        let expected =
+            format!("tollgate.toml: {found}: expected a table, in which its options are");
+        assert_eq!(faults(text), [expected]);
     }
 }
 

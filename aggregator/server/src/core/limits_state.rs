@@ -243,10 +243,16 @@ impl LimitsState {
             for line in why.lines() {
                 tracing::error!("{line}");
             }
-            tracing::error!(
-                version = self.book.latest_number(),
-                "the limits file is not used; the limits in force stay"
-            );
+            match self.caught_up {
+                true => tracing::error!(
+                    version = self.book.latest_number(),
+                    "the limits file is not used; the limits in force stay"
+                ),
+                // At a start it is not known yet which version is in force.
+                false => tracing::error!(
+                    "the limits file is not used; the limits in the log apply, if it has any"
+                ),
+            }
         }
         self.file_bad = bad;
         self.consider_file(now, env);

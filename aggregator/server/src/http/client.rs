@@ -228,7 +228,14 @@ pub fn explained(error: &Error) -> String {
     let within = match error {
         Error::Rustls(error) => Some(error),
         Error::Io(io) => io.get_ref().and_then(|inner| inner.downcast_ref()),
+        // A port that speaks TLS answers a request by HTTP with an alert.
+        Error::Protocol(fault) if fault.to_string().starts_with("http parse fail") => {
+            return NOT_HTTP.to_owned();
+        }
         _ => None,
     };
     within.map_or_else(|| error.to_string(), tollgate_tls::explain)
 }
+
+const NOT_HTTP: &str = "the answer is not HTTP: a port that speaks TLS needs https:// and the file of the CA that issued \
+                        the aggregator's certificate (--ca, TOLLGATE_TLS_CA_FILE)";
