@@ -66,7 +66,8 @@ enum LimitsVerb {
         /// The resource, by its name in the document
         #[arg(value_parser = super::operator::name)]
         resource: String,
-        /// The domain; without it, the limits of all domains that have none of their own
+        /// The domain; without it, the limits of all domains that have none of their own (not with --url, which
+        /// needs a domain)
         #[arg(long, value_parser = super::operator::domain)]
         domain: Option<String>,
         #[command(flatten)]
