@@ -38,6 +38,16 @@ pub enum NameFault {
     /// It contains `*`, which is reserved for patterns.
     #[error("contains `*`, which is reserved for patterns")]
     Star,
+    /// A domain has no bytes: its callers are limited under another name.
+    #[error(
+        "is empty, expected 1 to {NAME_BYTES_MAX} bytes; callers with an empty domain are limited as {EMPTY_DOMAIN}"
+    )]
+    EmptyDomain,
+    /// A domain is [`EVERYBODY`]: callers with this domain are limited under another name.
+    #[error(
+        "stands for all domains together; callers with this domain are limited as {STAR_DOMAIN}"
+    )]
+    StarDomain,
     /// It contains a control character.
     #[error("contains the control character U+{code:04X}")]
     Control {
@@ -77,9 +87,9 @@ pub fn check_name(name: &str) -> Result<(), NameFault> {
 /// [`NameFault`] for a name under which no caller is limited.
 pub fn check_domain(domain: &str) -> Result<(), NameFault> {
     match domain.len() {
-        0 => Err(NameFault::Empty),
+        0 => Err(NameFault::EmptyDomain),
         bytes if NAME_BYTES_MAX < bytes => Err(NameFault::TooLong { bytes }),
-        _ if domain == EVERYBODY => Err(NameFault::Star),
+        _ if domain == EVERYBODY => Err(NameFault::StarDomain),
         _ => Ok(()),
     }
 }

@@ -336,7 +336,12 @@ pub fn name(text: &str) -> Result<String, String> {
 ///
 /// The fault of the name.
 pub fn found_name(text: &str) -> Result<String, String> {
-    domain(text)
+    let name = unescaped(text).map_err(|fault| fault.to_string())?;
+    // What no domain may be called, nothing else may be: the message is that of names.
+    check_domain(&name)
+        .or_else(|_| check_name(&name))
+        .map_err(|fault| fault.to_string())?;
+    Ok(name)
 }
 
 /// A domain on the command line: any under which callers are limited, written as in lists, where invisible
@@ -357,6 +362,7 @@ mod tests {
 
     use super::*;
     use tollgate_shared::escape::escaped;
+    use tollgate_shared::names::{EMPTY_DOMAIN, STAR_DOMAIN, admit_domain};
 
     #[test]
     fn commands_accept_what_lists_show() {
@@ -365,6 +371,18 @@ mod tests {
         assert_eq!(shown, r"CORP\\ann\x1b[2J\n\u{202e}x");
         assert_eq!(domain(&shown).as_deref(), Ok(evil));
         assert_eq!(found_name(&shown).as_deref(), Ok(evil));
+        // Callers with these domains are limited under the names that lists show.
+        for (domain_of_callers, shown) in [("", EMPTY_DOMAIN), ("*", STAR_DOMAIN)] {
+            assert_eq!(admit_domain(domain_of_callers), shown);
+            assert_eq!(domain(shown).as_deref(), Ok(shown));
+            let fault = domain(domain_of_callers).unwrap_err();
+            assert!(
+                fault.ends_with(&format!("are limited as {shown}")),
+                "{fault}"
+            );
+            let fault = found_name(domain_of_callers).unwrap_err();
+            assert!(!fault.contains("callers"), "{fault}");
+        }
         // A resource's name has no control characters, but may have other invisible ones.
         let resource = "a\\b\u{202e}c";
         assert_eq!(
