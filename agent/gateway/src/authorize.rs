@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use tollgate_agent::{Allowed, Cause, Rate, Refused};
+use tollgate_agent::{Allowed, Cause, HttpAnswer, Rate, Refused};
 
 use crate::state::{Shared, Undecided};
 use crate::subject::{Cost, DomainFrom};
@@ -35,12 +35,12 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// The status of a refusal.
-    pub fn status_denied(&self) -> u16 {
+    /// A refusal, with the status that the web server passes on.
+    pub fn denied(&self, answer: HttpAnswer) -> HttpAnswer {
         match self.denied.as_deref() {
             // nginx passes on no other refusal.
-            Some("403") => StatusCode::FORBIDDEN.as_u16(),
-            _ => StatusCode::TOO_MANY_REQUESTS.as_u16(),
+            Some("403") => answer.denied_as(StatusCode::FORBIDDEN.as_u16()),
+            _ => answer,
         }
     }
 
@@ -99,7 +99,7 @@ fn answer(shared: &Shared, resource: &str, asked: &Asked, headers: &HeaderMap) -
         Ok(Err(error)) => {
             Shared::note("refused");
             let answer = shared.settings.told_refused(error.http());
-            answer.denied_as(asked.status_denied()).into_response()
+            asked.denied(answer).into_response()
         }
         Err(why) => {
             Shared::note_undecided(why);

@@ -56,13 +56,6 @@ impl<T> Ending<T> {
         Some(thing)
     }
 
-    fn prolong(&mut self, number: u64, end: Instant) -> bool {
-        match self.take(number) {
-            Some(thing) => self.put(number, thing, end),
-            None => false,
-        }
-    }
-
     /// Drops what has ended. Returns how many things that were.
     fn end(&mut self, now: Instant) -> u64 {
         let mut ended = 0;
@@ -122,13 +115,21 @@ impl Kept {
         is_kept.then(|| self.id(number))
     }
 
-    /// Renews a lease from now on. Returns whether the hold exists.
+    /// Renews a lease from now on. Returns whether the hold exists: it does not if the aggregators have ended it, by its
+    /// age or by an operator's act.
     pub fn renew(&self, id: &str, lease: Duration) -> bool {
-        let number = self.number_of(id);
-        number.is_some_and(|number| self.table().holds.prolong(number, Instant::now() + lease))
+        let Some(number) = self.number_of(id) else {
+            return false;
+        };
+        let mut table = self.table();
+        let Some(hold) = table.holds.take(number).filter(|hold| !hold.is_over()) else {
+            note(&table, true);
+            return false;
+        };
+        table.holds.put(number, hold, Instant::now() + lease)
     }
 
-    /// Gives back copies before their lease ends. Returns whether the hold existed.
+    /// Gives back copies before their lease ends. Returns whether the hold existed, as [`Self::renew`] does.
     pub fn release(&self, id: &str) -> bool {
         let Some(number) = self.number_of(id) else {
             return false;
@@ -136,7 +137,7 @@ impl Kept {
         let mut table = self.table();
         let hold = table.holds.take(number);
         note(&table, true);
-        hold.is_some()
+        hold.is_some_and(|hold| !hold.is_over())
     }
 
     /// Settles an estimate. `None` if it does not exist, or can no longer be settled.
@@ -191,7 +192,7 @@ fn note(table: &KeptTable, is_kept: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_agent::testing::TestAgent;
+    use tollgate_agent::testing::{Ruling, TestAgent};
 
     const LONG: Duration = Duration::from_secs(3_600);
 
@@ -213,6 +214,25 @@ mod tests {
         for unknown in ["", "-", "x-1", "0-1", "é-1"] {
             assert!(!kept.release(unknown), "{unknown}");
         }
+    }
+
+    #[test]
+    fn a_hold_that_the_aggregators_ended_exists_no_more() {
+        let kit = TestAgent::new();
+        let sandbox = kit.agent().copies("sandbox");
+        let kept = Kept::default();
+        let take = || {
+            let hold = sandbox.reserve("acme", 1).expect("room");
+            let number = hold.number().expect("it is tracked");
+            (kept.keep_hold(hold, LONG).expect("room"), number)
+        };
+        let [(renewed, one), (released, other), (stays, _)] = [take(), take(), take()];
+        for number in [one, other] {
+            kit.rule("sandbox", number, Ruling::Ended);
+        }
+        assert!(!kept.renew(&renewed, LONG) && !kept.renew(&renewed, LONG));
+        assert!(!kept.release(&released));
+        assert!(kept.renew(&stays, LONG) && kept.release(&stays));
     }
 
     #[test]

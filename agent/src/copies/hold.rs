@@ -197,6 +197,28 @@ impl Hold {
         Ok(to)
     }
 
+    /// Whether the hold is known not to count any more, without an act of its holder: it reached the resource's `max_age`,
+    /// an operator ended it, or it was not counted in the first place. Drop it then. See [`Hold::revoked`] to wait for it.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::{Ruling, TestAgent};
+    /// # let kit = TestAgent::new();
+    /// # let reports = kit.agent().copies("reports");
+    /// let hold = reports.reserve("acme", 1)?;
+    /// assert!(!hold.is_over());
+    /// # kit.rule("reports", hold.number().expect("it is tracked"), Ruling::Ended);
+    /// // An operator has ended it.
+    /// assert!(hold.is_over());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn is_over(&self) -> bool {
+        let standing = self.inner.shared.revoked.why(self.ticket.number);
+        matches!(
+            standing,
+            Some(HoldStanding::Ended(_) | HoldStanding::Uncounted(_))
+        )
+    }
+
     /// Whether this many of the hold's copies can be given away.
     fn check(&self, copies: u32) -> Result<(), HoldFault> {
         let held = self.copies;

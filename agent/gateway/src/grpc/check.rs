@@ -78,7 +78,7 @@ impl Check {
             Ok(Err(error)) => {
                 Shared::note("refused");
                 let answer = self.0.settings.told_refused(error.http());
-                refuse(&answer.denied_as(asked.status_denied()))
+                refuse(&asked.denied(answer))
             }
             Err(why) => {
                 Shared::note_undecided(why);
