@@ -12,6 +12,9 @@ use tollgate_shared::escape::{escaped, escaped_json, escaped_lines};
 
 use crate::exit::Failure;
 
+/// Cells of more characters do not widen their column.
+const WIDTH_MAX: usize = 64;
+
 /// The form of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
@@ -161,7 +164,8 @@ impl Output {
         self.write(format_args!("{}\n", escaped_json(&text)))
     }
 
-    /// Writes rows in columns of the necessary width. Cells are escaped like names, so each row is one line.
+    /// Writes rows in columns of the necessary width, to which very long cells do not count: one name of 256 bytes would
+    /// move the columns of all other rows out of sight. Cells are escaped like names, so each row is one line.
     ///
     /// # Errors
     ///
@@ -173,7 +177,8 @@ impl Output {
             .collect();
         let widths: [usize; N] = std::array::from_fn(|column| {
             let widths = rows.iter().map(|row| row[column].chars().count());
-            widths.max().unwrap_or(0)
+            let usual = widths.filter(|width| *width <= WIDTH_MAX);
+            usual.max().unwrap_or(0)
         });
         for row in &rows {
             let cells = row.iter().zip(widths);
@@ -279,7 +284,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("list");
         let mut output = Output::open(Some(&target), Color::Auto).unwrap();
+        let long = "x".repeat(WIDTH_MAX + 1);
         let rows = [
+            [&*long, "y"],
             ["RESOURCE", "DOMAIN"],
             ["a\\b", "ev\u{1b}[2Jil\nfake\tline"],
             ["c", "d"],
@@ -290,7 +297,9 @@ mod tests {
         output.finish().unwrap();
         assert_eq!(
             std::fs::read_to_string(&target).unwrap(),
-            "RESOURCE  DOMAIN\na\\\\b      ev\\x1b[2Jil\\nfake\\tline\nc         d\n"
+            format!(
+                "{long}  y\nRESOURCE  DOMAIN\na\\\\b      ev\\x1b[2Jil\\nfake\\tline\nc         d\n"
+            )
         );
     }
 

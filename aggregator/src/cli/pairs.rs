@@ -128,8 +128,9 @@ fn lines(pair: &PairView) -> Vec<(String, String)> {
                 let level = format!("{} of {} left", bucket.level, bucket.burst);
                 line("bucket", level);
             }
+            let has_others = !state.constraints.is_empty() || state.bucket.is_some();
             match state.tier {
-                0 if limit == 0 && !state.constraints.is_empty() => {}
+                0 if limit == 0 && has_others => {}
                 0 => line("tier", "none is active".to_owned()),
                 tier => line(
                     &format!("tier {tier}"),
@@ -186,6 +187,16 @@ mod tests {
         );
         view["denial"]["remaining_us"] = Value::Null;
         assert!(text(view.clone()).contains("denied: without end"));
+        let state = &mut view["state"];
+        (state["tier"], state["tier_limit"], state["constraints"]) =
+            (0.into(), 0.into(), serde_json::json!([]));
+        assert!(text(view.clone()).contains("tier: none is active"));
+        view["state"]["bucket"] = serde_json::json!({"level": 7, "burst": 10});
+        let of_bucket = text(view.clone());
+        assert!(
+            of_bucket.contains("bucket: 7 of 10 left") && !of_bucket.contains("tier: "),
+            "{of_bucket}"
+        );
         (view["denial"], view["state"]) = (Value::Null, Value::Null);
         assert!(text(view).ends_with("no state of this pair\ndenied: no\n"));
     }
