@@ -105,6 +105,7 @@ fn welcome(nonce: u64) -> Vec<u8> {
         feeds: vec![name(0).into(), format!("tcp://{}", name(1)).into()],
         clock: Span::ZERO,
         members: members.collect(),
+        limits: 0,
     })
 }
 

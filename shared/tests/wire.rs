@@ -390,6 +390,7 @@ proptest! {
                 nonce, instance: epoch, partitions: partition % 1_025,
                 feeds: resources.iter().map(|r| r.as_str().into()).collect(), clock: Span::from_micros(nonce),
                 members: resources.iter().map(|r| Member { instance: epoch, address: r.as_str().into() }).collect(),
+                limits: nonce,
             },
             FromAggregator::Appended { id: nonce, partition, offset: nonce },
             FromAggregator::Refused { id: nonce, reason, text: who.as_str().into() },

@@ -152,6 +152,7 @@ fn four_hundred_members_cost_the_host_a_bounded_number_of_connections() {
             feeds: Vec::new(),
             clock: Span::ZERO,
             members: members.collect(),
+            limits: 0,
         }
         .encode(&mut writer);
         let _ = stream.write_all(&message(&[writer.as_slice()]));
@@ -312,6 +313,7 @@ fn aggregator(
                             feeds: vec![feed.as_str().into()],
                             clock: Span::ZERO,
                             members: Vec::new(),
+                            limits: 0,
                         }
                         .encode(&mut writer);
                         let _ = stream.write_all(&message(&[writer.as_slice()]));

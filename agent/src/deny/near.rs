@@ -10,9 +10,12 @@
 //! would without notices. That is also why this is no cache with eviction of its own: filter and table have one
 //! writer, the listener, and change together.
 //!
+//! A pair may be far from its limit again because an operator pardoned it, a cost was refunded, or its limits were raised,
+//! of which no notice tells. So a notice ends after a minute, when a denial of its pair is lifted, when the resource's
+//! limits change, and when calls were let through after which no other notice came.
+//!
 //! What stays true: nothing here refuses a call; the number of pairs is bounded; a notice that has ended is not
-//! reported. A notice that was not renewed for a minute has ended: the limits may have changed, and the pair may have
-//! been pardoned.
+//! reported.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,6 +37,10 @@ pub(crate) const NEAR_MAX: usize = 16_384;
 /// How long a notice holds at most.
 const HOLDS_FOR: Span = Span::from_secs(60);
 
+/// How long an agent waits for a notice that includes a call: aggregators publish one whenever a pair was hit and is still
+/// near, after some 20 ms, or after two seconds if very many pairs are near.
+const RENEWED_WITHIN: Span = Span::from_secs(3);
+
 /// How often ended notices are searched for: one search takes a millisecond at most.
 const SWEEP_EVERY: Span = Span::from_millis(250);
 
@@ -52,10 +59,17 @@ pub(super) struct NearEntry {
     since: Timestamp,
     more: Mono,
     until: Mono,
+    /// Since when there have been calls that the notice does not include; [`Mono::MAX`] if there are none.
+    calls_since: Mono,
     recent: Recent,
 }
 
 impl NearEntry {
+    /// Whether the notice holds.
+    fn holds(&self, now: Mono) -> bool {
+        now < self.until && now < self.calls_since.plus(RENEWED_WITHIN)
+    }
+
     fn is_of(&self, resource: &Resource, domain: &str) -> bool {
         self.resource == resource.id && self.domain.is(domain)
     }
@@ -138,10 +152,11 @@ impl DenyView {
             return None;
         }
         let mut entry = self.near.get_mut(&fingerprint)?;
-        if !entry.is_of(resource, domain) || entry.until <= taking.now {
+        if !entry.is_of(resource, domain) || !entry.holds(taking.now) {
             return None;
         }
         if taking.copies != 0 {
+            entry.calls_since = entry.calls_since.min(taking.now);
             entry.recent.add(taking.at, u64::from(taking.copies));
             self.near_called.store(taking.now.0, Ordering::Relaxed);
         }
@@ -242,6 +257,7 @@ impl NearList {
                 more_in => now.plus(more_in.saturating_sub(late)),
             },
             until,
+            calls_since: Mono::MAX,
             recent: Recent::default(),
         };
         if let Some(mut known) = self.view.near.get_mut(&fingerprint) {
@@ -249,12 +265,15 @@ impl NearList {
                 // Two pairs with one fingerprint.
                 return Noticed::NoRoom;
             }
-            let was_near = now < known.until;
+            let was_near = known.holds(now);
             if notice.since < known.since && was_near {
                 return Noticed::Known;
             }
             fresh.recent = known.recent;
             fresh.recent.forget_upto(notice.since);
+            if fresh.recent.len != 0 {
+                fresh.calls_since = now;
+            }
             *known = fresh;
             set_whole(resource, notice);
             return match was_near {
@@ -280,6 +299,26 @@ impl NearList {
         });
     }
 
+    /// A denial of a pair was lifted, so that it has another number left.
+    pub(crate) fn void_pair(&self, resource: &Resource, domain: &str) {
+        let fingerprint = resource.fingerprint(domain);
+        let is_of = |entry: &NearEntry| entry.is_of(resource, domain);
+        if self.len() != 0
+            && self
+                .view
+                .near
+                .get(&fingerprint)
+                .is_some_and(|one| is_of(&one))
+        {
+            self.remove(fingerprint);
+        }
+    }
+
+    /// The limits of a resource changed.
+    pub(crate) fn void_resource(&self, resource: ResourceId) {
+        self.remove_where(|entry| entry.resource == resource);
+    }
+
     /// A partition's log was recreated.
     pub(crate) fn void_partition(&self, partition: u32) {
         self.remove_where(|entry| entry.partition == partition);
@@ -289,7 +328,7 @@ impl NearList {
     pub(crate) fn expire(&mut self, now: Mono) {
         if self.next_sweep <= now {
             self.next_sweep = now.plus(SWEEP_EVERY);
-            self.remove_where(|entry| entry.until <= now);
+            self.remove_where(|entry| !entry.holds(now));
         }
     }
 
@@ -301,11 +340,13 @@ impl NearList {
             .filter(|entry| wanted(entry.value()))
             .map(|entry| *entry.key())
             .collect();
-        for fingerprint in found {
-            self.view.near.remove(&fingerprint);
-            self.view.near_len.fetch_sub(1, Ordering::Relaxed);
-            self.view.filter.remove(fingerprint);
-        }
+        found.into_iter().for_each(|one| self.remove(one));
+    }
+
+    fn remove(&self, fingerprint: u64) {
+        self.view.near.remove(&fingerprint);
+        self.view.near_len.fetch_sub(1, Ordering::Relaxed);
+        self.view.filter.remove(fingerprint);
     }
 }
 
@@ -403,6 +444,49 @@ mod tests {
             .list
             .take(&kit.resource, 0, &notice("globex", 1, 0), late, NOW);
         assert_eq!(taken, Noticed::Known);
+    }
+
+    #[test]
+    fn a_notice_ends_where_calls_are_followed_by_no_other() {
+        let mut kit = Kit::new(9);
+        let mut long = notice("acme", 20, 1_000);
+        long.near_for = Span::MAX;
+        kit.take(&long, NOW);
+        // Calls that only look are followed by none.
+        let called = NOW.plus(Span::from_secs(20));
+        assert_eq!(kit.left("acme", 0, 21_000, called), Some(20));
+        assert_eq!(kit.left("acme", 1, 21_000, called), Some(19));
+        let second = called.plus(Span::from_secs(2));
+        assert_eq!(kit.left("acme", 1, 23_000, second), Some(18));
+        // This notice includes the first call, and not the second.
+        long.since = Timestamp::from_millis(22_000);
+        assert_eq!(kit.take(&long, second), Noticed::Renewed);
+        let last = second.plus(RENEWED_WITHIN);
+        assert_eq!(kit.left("acme", 0, 23_000, Mono(last.0 - 1)), Some(19));
+        assert_eq!(kit.left("acme", 0, 23_000, last), None);
+        kit.list.expire(last);
+        assert_eq!(kit.list.len(), 0);
+        // Includes both.
+        long.since = Timestamp::from_millis(24_000);
+        assert_eq!(kit.take(&long, last), Noticed::Nearing);
+        let much_later = last.plus(Span::from_secs(50));
+        assert_eq!(kit.left("acme", 0, 24_000, much_later), Some(20));
+    }
+
+    #[test]
+    fn a_lift_and_other_limits_void_what_they_change() {
+        let kit = Kit::new(9);
+        for domain in ["acme", "globex", EVERYBODY] {
+            kit.take(&notice(domain, 20, 1_000), NOW);
+        }
+        kit.list.void_pair(&kit.resource, "initech");
+        kit.list.void_pair(&kit.resource, "acme");
+        assert_eq!(kit.left("acme", 0, 1_000, NOW), None);
+        assert_eq!(kit.left("globex", 0, 1_000, NOW), Some(20));
+        kit.list.void_resource(ResourceId(3));
+        assert_eq!(kit.list.len(), 2);
+        kit.list.void_resource(kit.resource.id);
+        assert_eq!(kit.list.len(), 0);
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub(super) struct ListenerBench {
     /// The log of every partition, and the resource's limits, as all publishers state them.
     pub(super) log: LogId,
     pub(super) public: Public,
+    /// The version that all publishers' welcomes state.
+    pub(super) limits: u64,
 }
 
 impl ListenerBench {
@@ -80,6 +82,7 @@ impl ListenerBench {
                 version: 1,
                 ..Public::default()
             },
+            limits: 1,
         };
         for peer in 0..publishers {
             bench.welcome(peer);
@@ -117,6 +120,7 @@ impl ListenerBench {
             feeds: vec!["tcp://feed:1".into()],
             clock: self.clock(),
             members: Vec::new(),
+            limits: self.limits,
         };
         self.listener.take_message(peer, welcome, self.now);
     }

@@ -281,7 +281,12 @@ impl Listener {
                 }
                 ScopeChange::Denied(Self::until(notice.remaining, late, now), denial)
             }
-            StatementKind::Lifted => ScopeChange::Lifted,
+            StatementKind::Lifted => {
+                if !is_group {
+                    self.near.void_pair(resource, domain);
+                }
+                ScopeChange::Lifted
+            }
         };
         let lease = self
             .ledger

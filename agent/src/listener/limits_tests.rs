@@ -100,6 +100,35 @@ fn is_refused(bench: &ListenerBench) -> bool {
 }
 
 #[test]
+fn an_agent_asks_again_once_an_aggregator_has_newer_limits() {
+    let mut bench = ListenerBench::joined(2);
+    let greet = |bench: &mut ListenerBench, limits: u64| {
+        bench.limits = limits;
+        for _ in 0..2 {
+            bench.advance(Span::from_millis(500));
+            bench.heartbeat(0, 12);
+            bench.heartbeat(1, 12);
+        }
+        for peer in 0..2 {
+            bench.answer_hello(peer, ListenerBench::instance(peer));
+        }
+        [0, 1].map(|peer| bench.open_ask(peer).is_some())
+    };
+    assert_eq!(greet(&mut bench, 1), [false, false]);
+    assert_eq!(greet(&mut bench, 4), [true, true]);
+    bench.public = limits(4, true);
+    bench.snapshot(0, 12, &[]);
+    bench.snapshot(1, 12, &[]);
+    assert!(is_refused(&bench));
+    // Limits that teach agents nothing new, and older ones.
+    assert_eq!(greet(&mut bench, 4), [false, false]);
+    assert_eq!(greet(&mut bench, 0), [false, false]);
+    // What one of them has taught by now, the agent does not ask the other.
+    bench.ask_again(1, 12, limits(6, false));
+    assert_eq!(greet(&mut bench, 6), [false, false]);
+}
+
+#[test]
 fn limits_do_not_outlive_the_log_of_their_snapshot() {
     let mut bench = ListenerBench::joined(1);
     bench.ask_again(0, 12, limits(5, true));
@@ -165,6 +194,7 @@ fn limits_are_of_another_log_where_there_are_other_partitions() {
         feeds: vec!["tcp://feed:1".into()],
         clock: bench.clock(),
         members: Vec::new(),
+        limits: 0,
     };
     bench.listener.take_message(0, welcome, bench.now);
     bench

@@ -139,6 +139,7 @@ mod tests {
 
     use tollgate_shared::time::Timestamp;
     use tollgate_shared::wire::Writer;
+    use tollgate_shared::wire::public::Public;
     use tollgate_shared::wire::statement::Cause;
 
     use super::super::bench::{ListenerBench, stated};
@@ -221,6 +222,35 @@ mod tests {
             (4, 1)
         );
         assert_eq!(*seen.lock().unwrap(), ["acme 7", "globex 7", "globex 7"]);
+    }
+
+    #[test]
+    fn a_lift_and_other_limits_void_notices() {
+        let mut bench = ListenerBench::joined(1);
+        receive(&mut bench, &frame(3, &["acme", "globex"]));
+        bench.frame(0, 12, &[stated("acme", 11, None)]);
+        let both = |bench: &ListenerBench| [left(bench, "acme"), left(bench, "globex")];
+        assert_eq!(both(&bench), [None, Some(7)]);
+        // The same limits, under another number.
+        bench.ask_again(
+            0,
+            13,
+            Public {
+                version: 2,
+                ..bench.public.clone()
+            },
+        );
+        assert_eq!(both(&bench), [None, Some(7)]);
+        bench.ask_again(
+            0,
+            14,
+            Public {
+                version: 3,
+                has_overrides: true,
+                ..bench.public.clone()
+            },
+        );
+        assert_eq!(both(&bench), [None, None]);
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub(super) struct Peer {
     /// The instance that answered the last hello.
     pub(super) instance: Option<u128>,
     pub(super) feeds: Vec<Box<str>>,
+    /// The version of the limits that it announced last.
+    pub(super) limits: u64,
     pub(super) hello: Option<OpenQuestion>,
     pub(super) next_hello: Mono,
     /// When anything last arrived over the link.
@@ -90,6 +92,7 @@ impl Peer {
             link_up: false,
             instance: None,
             feeds: Vec::new(),
+            limits: 0,
             hello: None,
             next_hello: Mono::ZERO,
             link_received_at: Mono::ZERO,

@@ -48,9 +48,11 @@ impl Listener {
                 feeds,
                 clock,
                 members,
+                limits,
             } => {
                 if self.welcomed(index, nonce, instance, partitions, feeds, clock, now) {
                     self.meet(members);
+                    self.want_outdated(index, limits);
                 }
             }
             FromAggregator::Snapshot(snapshot) => self.take_part(index, snapshot, now),
@@ -96,6 +98,24 @@ impl Listener {
         self.set_partitions(partitions);
         self.tick(now);
         true
+    }
+
+    /// Asks again for resources of which the agent knows older limits than those of this version, which has news. Of a
+    /// resource whose topic is not joined a snapshot is needed anyway.
+    fn want_outdated(&mut self, index: usize, limits: u64) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let before = std::mem::replace(&mut peer.limits, limits);
+        if limits <= before {
+            return;
+        }
+        for resource in self.around.resources.all() {
+            let is_joined = peer.is_joined(TopicKey::Of(resource.id));
+            if is_joined && resource.public().version < limits {
+                peer.wanted.insert(resource.id);
+            }
+        }
     }
 
     fn take_part(&mut self, index: usize, mut snapshot: Snapshot, now: Mono) {
@@ -181,7 +201,9 @@ impl Listener {
         }
         self.learned.insert(resource.id, bytes);
         self.learned_bytes = all;
-        resource.learn(public);
+        if resource.learn(public) {
+            self.near.void_resource(resource.id);
+        }
     }
 
     fn end_unlisted(&mut self, ask: &Ask, below: &HashMap<u32, LogPosition>, now: Mono) {

@@ -391,6 +391,7 @@ fn members_are_followed_only_after_a_welcome() {
                 instance: 9,
                 address: "other:1".into(),
             }],
+            limits: 1,
         };
         bench.listener.take_message(0, welcome, bench.now);
         let acts = bench.listener.take_acts().into_iter();

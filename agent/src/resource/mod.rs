@@ -264,12 +264,18 @@ impl Resource {
         Arc::clone(&self.public.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Applies public limits of the followed log, unless they are older than the known ones.
-    pub(crate) fn learn(&self, public: &Public) {
+    /// Applies public limits of the followed log, unless they are older than the known ones. Returns whether they are
+    /// others.
+    pub(crate) fn learn(&self, public: &Public) -> bool {
         let mut known = self.public.write().unwrap_or_else(PoisonError::into_inner);
         if public.version < known.version {
-            return;
+            return false;
         }
+        let version = public.version;
+        let is_other = Public {
+            version,
+            ..Public::clone(&known)
+        } != *public;
         let blind_changed = known.blind != public.blind;
         *known = Arc::new(public.clone());
         drop(known);
@@ -300,6 +306,7 @@ impl Resource {
         });
         self.copies_limit
             .store(limit.flatten().unwrap_or(u64::MAX), Ordering::Relaxed);
+        is_other
     }
 
     /// The known limits stay in force, but public limits of any version replace them.

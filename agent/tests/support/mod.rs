@@ -327,6 +327,7 @@ impl Served {
                 feeds: vec![format!("tcp://{}", self.feed).into()],
                 clock: Span::from_std(self.began.elapsed()),
                 members: Vec::new(),
+                limits: 0,
             }),
             FromAgent::Ask { nonce, resources } => {
                 state.snapshot_requests += 1;

@@ -47,6 +47,23 @@ impl Limits {
         }
     }
 
+    /// Whether agents learn the same from both, whatever resources they use.
+    pub fn is_public_equal(&self, other: &Self) -> bool {
+        let names = |limits: &Self| -> Vec<Box<str>> {
+            let resources = limits.resources().iter();
+            resources.map(|resource| resource.name().into()).collect()
+        };
+        let mut names = [names(self), names(other)].concat();
+        names.sort_unstable();
+        names.dedup();
+        // A resource is one of these, matches a pattern that is one of these, or has its namespace's switches alone.
+        self.namespaces == other.namespaces
+            && self.descriptors == other.descriptors
+            && names
+                .iter()
+                .all(|name| self.public(name, 0) == other.public(name, 0))
+    }
+
     /// The rules of descriptors that agents learn under this name, if it is a name of rules.
     fn public_descriptors(&self, resource: &str, version: u64) -> Option<Public> {
         let domain = rules_of_resource(resource)?;
@@ -252,6 +269,49 @@ mod tests {
             .filter(|resource| limits.public(resource, 1).refused)
             .collect();
         assert_eq!(refused, ["closed", "zero", "none"]);
+    }
+
+    #[test]
+    fn what_agents_learn_is_compared_whatever_they_use() {
+        let base = r#"
+            [namespace.api]
+            blind = "closed"
+            [rate."api.*"]
+            rate = "5/s"
+            domains.acme.rate = "6/s"
+            [copies.box]
+            limit = 3
+            [descriptors.envoy]
+            rules = [{ keys = ["tenant"], resource = "api.x", domain = "{tenant}" }]
+            "#;
+        let parse = |text: &str| Limits::parse(text).unwrap_or_else(|faults| panic!("{faults}"));
+        let limits = parse(base);
+        let equals = |from: &str, to: &str| {
+            assert!(base.contains(from), "{from}");
+            let other = parse(&base.replace(from, to));
+            let equal = limits.is_public_equal(&other);
+            assert_eq!(equal, other.is_public_equal(&limits), "{to}");
+            equal
+        };
+        assert!(equals("[namespace.api]", "[namespace.api]"));
+        let one_more = "domains.acme.rate = \"6/s\"\ndomains.zeta.rate = \"5/s\"";
+        assert!(equals("domains.acme.rate = \"6/s\"", one_more));
+        for (from, to) in [
+            ("\"closed\"", "\"open\""),
+            ("rate = \"5/s\"", "rate = \"4/s\""),
+            ("limit = 3", "limit = 3\nreserve = \"strict\""),
+            (
+                "[copies.box]",
+                "[rate.\"api.own\"]\nrate = \"1/s\"\n[copies.box]",
+            ),
+            (
+                "[copies.box]",
+                "[namespace.old]\nignore_configured = true\n[copies.box]",
+            ),
+            ("\"api.x\"", "\"api.y\""),
+        ] {
+            assert!(!equals(from, to), "{to}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tollgate_agent::{Agent, Cause, Confirmation, Rate, Refused};
 
 use crate::support::{DEADLINE, Served, directory, run, serve};
 
-const LIMITS: &str = r#"
+pub const LIMITS: &str = r#"
 version = 1
 rules = 2
 [rate."api.search"]
@@ -20,16 +20,16 @@ rate = "1000/s"
 limit = 2
 "#;
 
-struct World {
-    dir: tempfile::TempDir,
-    served: Served,
-    agent: Agent,
-    search: Rate,
-    export: Rate,
+pub struct World {
+    pub dir: tempfile::TempDir,
+    pub served: Served,
+    pub agent: Agent,
+    pub search: Rate,
+    pub export: Rate,
 }
 
 impl World {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         Self::with("").await
     }
 
@@ -76,13 +76,13 @@ impl World {
         (code, out + &err)
     }
 
-    fn done(&self, args: &[&str]) {
+    pub fn done(&self, args: &[&str]) {
         let (code, text) = self.operator(args);
         assert_eq!(code, 0, "{args:?}: {text}");
         assert!(text.starts_with("version "), "{text}");
     }
 
-    fn version(&self) -> u64 {
+    pub fn version(&self) -> u64 {
         let limits = self.served.json("/v1/limits");
         limits["version"].as_u64().expect("a version")
     }
@@ -97,7 +97,7 @@ impl World {
     }
 
     /// The report of an audit of the journal, with the model for everything.
-    fn audit(&self) -> Value {
+    pub fn audit(&self) -> Value {
         let args = ["audit", "--journal", "tollgate-data", "--model", "all"];
         let (code, out, err) = run(
             self.dir.path(),
@@ -108,7 +108,7 @@ impl World {
     }
 }
 
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
     while !holds() {
         assert!(Instant::now() < end, "in time: {what}");
@@ -472,26 +472,4 @@ async fn an_aggregator_sets_limits_of_one_domain() {
     let (code, text) = set(&["--remove"]);
     assert_eq!(code, 1, "there is nothing left to take away: {text}");
     assert_eq!(world.version(), before + 2);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn agents_open_a_resource_that_a_version_opens() {
-    let world = World::new().await;
-    let closed = "[rate.closed]\ntiers = []\n";
-    let write = |more: &str| {
-        let file = world.dir.path().join("limits.toml");
-        std::fs::write(file, format!("{LIMITS}{more}")).expect("written");
-        world.served.signal("HUP");
-    };
-    let before = world.version();
-    write(closed);
-    until("it is a version", || before < world.version()).await;
-    let rate = world.agent.rate("closed");
-    let denied = |rate: &Rate| rate.hit("acme").err().map(|denied| denied.cause());
-    until("nobody may use it", || {
-        denied(&rate) == Some(Cause::Inaccessible)
-    })
-    .await;
-    write(&closed.replace("tiers = []", "rate = \"1000/s\""));
-    until("it is open", || denied(&rate).is_none()).await;
 }

@@ -12,6 +12,7 @@ mod domain_key;
 mod explain;
 mod explain_copies;
 mod holds;
+mod learned;
 mod many_overrides;
 mod record_keys;
 #[path = "../support/mod.rs"]

@@ -37,6 +37,8 @@ pub(super) struct Welcome<'a> {
     pub clock: Span,
     #[serde(borrow, default, deserialize_with = "named::list::<_, _, MEMBERS_MAX>")]
     pub members: Box<[WelcomeMember<'a>]>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub limits: u64,
 }
 
 /// The fields of a member in a welcome.

@@ -98,6 +98,9 @@ pub enum FromAggregator {
         clock: Span,
         /// The other aggregators of its fleet, which rule other partitions, or the same ones.
         members: Vec<Member>,
+        /// The version of the limits by which agents last had something new to learn; 0 if there is none, or the aggregator
+        /// is of a release that does not say.
+        limits: u64,
     },
     /// The log has the record.
     Appended {
@@ -346,6 +349,7 @@ impl FromAggregator {
                 .collect(),
             clock: welcome.clock,
             members: members.collect(),
+            limits: welcome.limits,
         })
     }
 
@@ -359,6 +363,7 @@ impl FromAggregator {
                 feeds,
                 clock,
                 members,
+                limits,
             } => {
                 writer.begin(65);
                 let members = members.iter().map(|member| WelcomeMember {
@@ -372,6 +377,7 @@ impl FromAggregator {
                     feeds: feeds.iter().map(|feed| Name(feed)).collect(),
                     clock: *clock,
                     members: members.collect(),
+                    limits: *limits,
                 };
                 named::write(writer, &welcome);
             }

@@ -92,6 +92,7 @@ impl Link {
             feeds: Vec::new(),
             clock: tollgate_shared::time::Span::ZERO,
             members: Vec::new(),
+            limits: 0,
         };
         self.answer(&peer, &welcome);
         hitter.join().unwrap()

@@ -117,6 +117,7 @@ async fn an_agent_talks_to_the_crates_sockets() {
         feeds: vec![feed.into()],
         clock: tollgate_shared::time::Span::ZERO,
         members: Vec::new(),
+        limits: 0,
     }
     .encode(&mut writer);
     let mut answer = ZmqMessage::from(peer);

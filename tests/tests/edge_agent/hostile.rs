@@ -101,6 +101,7 @@ pub fn welcome(nonce: u64, partitions: u32, members: u32) -> Vec<u8> {
         feeds: vec!["tcp://127.0.0.1:1".into()],
         clock: Span::ZERO,
         members: members.collect(),
+        limits: 0,
     }
     .encode(&mut writer);
     writer.as_slice().to_vec()

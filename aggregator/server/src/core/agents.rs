@@ -51,6 +51,7 @@ impl Core {
                     feeds: self.env.settings.feeds.clone(),
                     clock: now.clock,
                     members: self.membership.members.clone(),
+                    limits: self.limits.news_for_agents,
                 };
                 self.env.answer(peer, &welcome);
             }

@@ -3,6 +3,8 @@
 //! A limits file does not rule by itself: the file is pushed, a push that wins becomes a version in the log, and
 //! a version rules a partition from its activation on.
 
+use std::sync::Arc;
+
 use tollgate_limits::{Limits, forgotten_by_documents};
 use tollgate_shared::time::Span;
 
@@ -24,6 +26,8 @@ const PUSH_AGAIN_AFTER: Span = Span::from_secs(1);
 pub(super) struct LimitsState {
     /// The versions.
     pub book: LimitsBook,
+    /// The version by which agents last had something new to learn, 0 if there is none: see [`Limits::public`].
+    pub news_for_agents: u64,
     /// The offset of the next record of the stream.
     pub next: u64,
     /// Whether what existed at the start has been read.
@@ -127,8 +131,23 @@ impl LimitsState {
             .read(record.offset, record.appended, &record.bytes)?;
         if let Some(entered) = &entered {
             log_resets(before.as_deref(), entered, pairs);
+            self.note_news(before.as_ref());
         }
         Ok(entered)
+    }
+
+    /// Notes whether agents learn anything else from the newest version than from the one before. What existed at the start
+    /// is not compared: agents learn from each new process anyway.
+    fn note_news(&mut self, before: Option<&Arc<Limits>>) {
+        let Some(latest) = self.book.latest() else {
+            return;
+        };
+        let is_equal = |before: &Arc<Limits>| {
+            Arc::ptr_eq(before, &latest.limits) || before.is_public_equal(&latest.limits)
+        };
+        if !(self.caught_up && before.is_some_and(is_equal)) {
+            self.news_for_agents = latest.number;
+        }
     }
 
     /// Everything that existed at the start has been read.

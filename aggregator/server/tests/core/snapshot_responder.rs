@@ -173,3 +173,34 @@ fn an_agent_that_left_is_sent_no_more_parts() {
     world.settle();
     assert_eq!(parts(&world, 7).len(), 1);
 }
+
+/// Agents ask again by it, so that a version of which they learn nothing costs no snapshot.
+#[test]
+fn a_welcome_names_the_version_by_which_agents_last_had_something_to_learn() {
+    let mut world = World::new(LIMITS);
+    world.settle();
+    let mut named = |limits: Option<&str>| {
+        if let Some(limits) = limits {
+            world.push(limits);
+            world.settle();
+        }
+        let peer = Peer(bytes::Bytes::from_static(b"one"));
+        let request = Request::Hello { nonce: 1 };
+        world.step(Event::Agent { peer, request });
+        world.settle();
+        match world.answers.last() {
+            Some(FromAggregator::Welcome { limits, .. }) => *limits,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(named(None), 1);
+    // Only one domain's limit is another.
+    let row = format!("{LIMITS}domains.acme.rate = \"4/m\"\n");
+    assert_eq!(
+        named(Some(&row)),
+        2,
+        "no domain had a limit of its own before"
+    );
+    assert_eq!(named(Some(&row.replace("4/m", "3/m"))), 2);
+    assert_eq!(named(Some(&LIMITS.replace("5/m", "6/m"))), 4);
+}

@@ -1,0 +1,74 @@
+//! What running agents learn of new limits, of which no denial tells them.
+
+use tollgate_agent::{Cause, Rate};
+
+use crate::amendments::{LIMITS, World, until};
+
+impl World {
+    /// Puts other limits in force.
+    fn push(&self, limits: &str) {
+        let file = self.dir.path().join("limits.toml");
+        std::fs::write(file, limits).expect("written");
+        self.served.signal("HUP");
+    }
+}
+
+/// The windows that a call's headers name.
+fn policy(rate: &Rate) -> Option<String> {
+    let headers = rate.peek("globex").expect("it has room").headers();
+    headers.rate_limit_policy().map(str::to_owned)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_open_a_resource_that_a_version_opens() {
+    let world = World::new().await;
+    let closed = "[rate.closed]\ntiers = []\n";
+    let write = |more: &str| world.push(&format!("{LIMITS}{more}"));
+    let before = world.version();
+    write(closed);
+    until("it is a version", || before < world.version()).await;
+    let rate = world.agent.rate("closed");
+    let denied = |rate: &Rate| rate.hit("acme").err().map(|denied| denied.cause());
+    until("nobody may use it", || {
+        denied(&rate) == Some(Cause::Inaccessible)
+    })
+    .await;
+    write(&closed.replace("tiers = []", "rate = \"1000/s\""));
+    until("it is open", || denied(&rate).is_none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_agent_learns_limits_that_deny_nobody() {
+    let world = World::new().await;
+    let before = policy(&world.export).expect("it is limited");
+    assert!(before.contains("q=1000;w=1"), "{before}");
+    world.push(&LIMITS.replace("1000/s", "2000/s"));
+    until("the agent names the new limit", || {
+        policy(&world.export).is_some_and(|now| now.contains("q=2000;w=1"))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_under_a_kill_switch_are_unguarded_in_agents_that_ran_before() {
+    let world = World::new().await;
+    let before = policy(&world.search);
+    assert!(before.is_some());
+    world.done(&["namespaces", "kill", "api"]);
+    until("the agent knows", || policy(&world.search).is_none()).await;
+    for _ in 0..30 {
+        let _ = world.search.hit("acme").expect("nothing is enforced");
+    }
+    until("they are ruled", || {
+        world.served.metric("tollgate_hits_excess_total") == 25.0
+    })
+    .await;
+    world.done(&["namespaces", "restore", "api"]);
+    until("the agent knows that, too", || {
+        policy(&world.search) == before
+    })
+    .await;
+    let audit = world.audit();
+    assert_eq!(audit["equal"], true, "{audit:#}");
+    assert_eq!(audit["excess_causes"]["unguarded"], 25, "{audit:#}");
+}
