@@ -1,6 +1,8 @@
 //! Tests of `tollgate serve`, with a real process: the loop from hit to denial works, kills lose nothing, shutdown is
 //! quick.
 
+#[path = "serve/journal_faults.rs"]
+mod journal_faults;
 #[path = "serve/log_lines.rs"]
 mod log_lines;
 mod support;

@@ -29,7 +29,7 @@ fn log_lines_say_which_recovery_and_request_they_are_of() {
     let spoil = || {
         let snapshots = dir.path().join("tollgate-data/snapshots");
         std::fs::create_dir_all(&snapshots).unwrap();
-        let one = snapshots.join("00002-00000000000000000009.snap");
+        let one = snapshots.join("00002-00000000000000000000.snap");
         std::fs::write(one, b"TGSF\x01\x04\0\0\0none").unwrap();
     };
     let stop = |mut served: Served| {

@@ -9,6 +9,7 @@
 //! gets each record once and in order, or an event that says why not.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use tollgate_shared::time::Timestamp;
 
 use super::super::{Answer, Append, AppendError, Delivered, LogEvent, Stream, Ticket};
 use super::disk::Disk;
+use super::ends::KnownEnds;
 use super::error::OpenError;
 use super::layout;
 use super::opening::{self, OpenReport};
@@ -67,6 +69,8 @@ pub struct Core {
     /// Partitions whose last append failed, and when it failed, in milliseconds of the clock.
     failing: BTreeMap<usize, u64>,
     buffer: Vec<u8>,
+    /// The content of the file that has how far each partition is known to reach.
+    ends: KnownEnds,
     /// When the journal last looked for old segments, in milliseconds of the clock.
     tidied_ms: u64,
     _lock: Box<dyn Send>,
@@ -110,6 +114,7 @@ impl Core {
             touched: Vec::new(),
             failing: BTreeMap::new(),
             buffer: Vec::new(),
+            ends: opened.ends,
             tidied_ms: now.as_millis(),
             _lock: opened.lock,
         };
@@ -155,6 +160,11 @@ impl Core {
         for slot in &mut self.slots {
             let dir: PathBuf = slot.partition.dir.clone();
             slot.partition.sync().map_err(OpenError::io(dir))?;
+            slot.reaches(&mut self.ends);
+        }
+        if let Err(error) = self.ends.write(&*self.disk, &self.config.dir) {
+            // A full disk, for example. What the file had before is still true.
+            tracing::warn!(%error, "the ends of the partitions cannot be recorded");
         }
         let running = layout::running(&self.config.dir);
         self.disk.remove(&running).map_err(OpenError::io(running))?;
@@ -288,6 +298,28 @@ impl Core {
                 tracing::warn!(%error, dir = %slot.partition.dir.display(), "a segment cannot be removed");
             }
         }
+        if let Err(error) = self.record_an_end() {
+            tracing::warn!(%error, "the end of a partition cannot be recorded");
+        }
+    }
+
+    /// Records that a partition has begun, or how far `limits` reach: one in each turn that tidies, because this syncs
+    /// files. Other ends change too often to be recorded before the journal is closed.
+    fn record_an_end(&mut self) -> io::Result<()> {
+        let is_due = |slot: &&mut JournalSlot| {
+            let one = &slot.partition;
+            let known = self.ends.of(one.stream, one.index);
+            known < one.next && (known == 0 || one.stream == Stream::Limits)
+        };
+        let Some(slot) = self.slots.iter_mut().find(is_due) else {
+            return Ok(());
+        };
+        slot.partition.sync()?;
+        let mut ends = self.ends.clone();
+        slot.reaches(&mut ends);
+        ends.write(&*self.disk, &self.config.dir)?;
+        self.ends = ends;
+        Ok(())
     }
 
     /// Writes a partition's staged records, answers their tickets, and delivers the records to the
@@ -360,6 +392,12 @@ impl Core {
 }
 
 impl JournalSlot {
+    /// Notes how far the partition reaches. The caller has synced it.
+    fn reaches(&self, ends: &mut KnownEnds) {
+        let one = &self.partition;
+        ends.raise(one.stream, one.index, one.next);
+    }
+
     /// Delivers new records from memory to a follower that already has every earlier one.
     fn deliver_new(&mut self, base: u64, records: Vec<Delivered>, emit: &mut dyn FnMut(LogEvent)) {
         let Some(follower) = &mut self.follower else {

@@ -1,9 +1,10 @@
-//! The paths within a journal's directory, and the content of its two small files.
+//! The paths within a journal's directory, and the content of two of its small files.
 //!
 //! ```text
 //! DIR/journal                       the description: version, partitions, generation (below)
 //! DIR/running                       exists while a process writes, or after it was killed: boot id and durability
 //! DIR/lock                          locked while a process writes
+//! DIR/ends                          how far each partition is known to reach (`ends`)
 //! DIR/hits-00003/00000000000000018250.seg     a segment, named by the offset of its first record
 //! DIR/limits-00000/…  DIR/denials-00003/…
 //! ```
@@ -39,6 +40,11 @@ pub fn lock(dir: &Path) -> PathBuf {
     dir.join("lock")
 }
 
+/// The file that has how far each partition is known to reach.
+pub fn ends(dir: &Path) -> PathBuf {
+    dir.join("ends")
+}
+
 /// The directory of a partition.
 pub fn partition(dir: &Path, stream: Stream, partition: u32) -> PathBuf {
     dir.join(format!("{}-{partition:05}", stream_name(stream)))
@@ -64,7 +70,8 @@ pub fn partitions_of(stream: Stream, partitions: u32) -> u32 {
     }
 }
 
-fn stream_name(stream: Stream) -> &'static str {
+/// The name of a stream, in paths and in the small files.
+pub fn stream_name(stream: Stream) -> &'static str {
     match stream {
         Stream::Hits => "hits",
         Stream::Limits => "limits",
@@ -72,7 +79,8 @@ fn stream_name(stream: Stream) -> &'static str {
     }
 }
 
-fn stream_of(stream_name: &str) -> Option<Stream> {
+/// The stream of a name; `None` for other words.
+pub fn stream_of(stream_name: &str) -> Option<Stream> {
     STREAMS
         .into_iter()
         .find(|s| self::stream_name(*s) == stream_name)

@@ -18,11 +18,12 @@
 //!
 //! What stays true: offsets count the records of a partition from 0; append times are whole milliseconds
 //! of the clock that the owner passed in, and never decrease in a partition; acknowledged records are
-//! there after any end of the process; damage is reported, never skipped. Knows nothing of what records
+//! there after any end of the process; damage, a lost end too, is reported, never skipped. Knows nothing of what records
 //! mean.
 
 pub mod core;
 pub mod disk;
+mod ends;
 pub mod error;
 pub mod frame;
 mod layout;
@@ -123,11 +124,14 @@ impl JournalContext {
         Self {
             disk: Arc::new(disk::OsDisk),
             clock: system_clock(),
-            boot: std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-                .ok()
-                .map(|text| text.trim().to_owned()),
+            boot: boot_of_this_machine(),
         }
     }
+}
+
+fn boot_of_this_machine() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned())
 }
 
 /// An open journal: a handle to its thread. If it is dropped without [`Log::close`], the journal still

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! how the last writer ended   marker `running`   boot       what may be wrong at the end
-//! stopped cleanly             gone               any        nothing (unless somebody cut a file by hand)
+//! stopped cleanly             gone               any        nothing
 //! killed                      there              the same   the last record is torn
 //! power cut, crash            there              another    anything that was not synced
 //! ```
 //!
-//! A torn end is cut off and reported; anything else that cannot be read is damage, and an error. Opening reads
+//! A torn end is cut off and reported; anything else that cannot be read is damage, and an error. So is an end before
+//! one that the log is known to have had (`ends`): a partition without its files, for example. Opening reads
 //! only the last segment (after a power cut the last two); readers find damage in earlier ones. If acknowledged
 //! records may have been lost, the generation grows, durably, before anything can be appended. Knows nothing of
 //! commands and followers.
@@ -20,10 +21,12 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::super::Stream;
 use super::disk::Disk;
+use super::ends::KnownEnds;
 use super::error::OpenError;
 use super::layout::{self, Description, DescriptionFault, Running};
 use super::partition::Partition;
 use super::recovery::Recovery;
+use super::snapshots::Snapshots;
 use super::{Ack, JournalConfig};
 
 /// How the last process that wrote the journal ended.
@@ -83,6 +86,8 @@ pub struct OpenReport {
 pub(super) struct OpenedJournal {
     pub partitions: Vec<Partition>,
     pub lock: Box<dyn Send>,
+    /// The ends on record.
+    pub ends: KnownEnds,
     pub report: OpenReport,
 }
 
@@ -117,10 +122,14 @@ pub(super) fn open(
         false => last_stop(left.as_ref(), boot),
     };
     let left_ack = left.map_or(Ack::Synced, |running| running.ack);
+    let may_have_lost = last_stop == LastStop::PowerCut && left_ack == Ack::Written;
+    let ends = KnownEnds::read(&**disk, dir)?;
+    let snapshots = Snapshots::beside(dir, Arc::clone(disk));
     let mut recovery = Recovery {
         disk,
         last_stop,
         left_ack,
+        known: known_ends(&ends, &description, (!may_have_lost).then_some(&snapshots)),
         torn: Vec::new(),
     };
     let mut partitions = Vec::new();
@@ -129,12 +138,8 @@ pub(super) fn open(
             partitions.push(recovery.partition(dir, stream, index)?);
         }
     }
-    let acknowledged_may_be_lost = match last_stop {
-        LastStop::PowerCut => left_ack == Ack::Written,
-        LastStop::Clean => !recovery.torn.is_empty(),
-        LastStop::New | LastStop::Killed => false,
-    };
-    if acknowledged_may_be_lost {
+    if may_have_lost {
+        remove_beyond_ends(&snapshots, &partitions).map_err(OpenError::io(dir))?;
         begin_generation(&**disk, dir, &mut description, &mut partitions)?;
     }
     if last_stop.leaves_unsynced() {
@@ -151,8 +156,47 @@ pub(super) fn open(
     Ok(OpenedJournal {
         partitions,
         lock,
+        ends,
         report,
     })
+}
+
+/// Removes the snapshots of records that a power cut took, before the log begins a generation: later such a snapshot
+/// counts as the sign of a lost end.
+fn remove_beyond_ends(snapshots: &Snapshots, partitions: &[Partition]) -> io::Result<()> {
+    let mut hits = partitions.iter().filter(|one| one.stream == Stream::Hits);
+    hits.try_for_each(|one| snapshots.remove_beyond(one.index, one.next))
+}
+
+/// What no partition may end before. `snapshots`: `None` if the log may have lost records that they have.
+fn known_ends(
+    ends: &KnownEnds,
+    description: &Description,
+    snapshots: Option<&Snapshots>,
+) -> KnownEnds {
+    let mut known = ends.clone();
+    known.raise_to_begins(description);
+    if let Some(snapshots) = snapshots {
+        known.raise_to_snapshots(snapshots, description.partitions);
+    }
+    known
+}
+
+/// What no partition may end before, for a process that only reads. It has no lock, so a process may be writing; what
+/// is known stays true meanwhile.
+pub(super) fn known_to_readers(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    description: &Description,
+) -> Result<KnownEnds, OpenError> {
+    let left = left_running(&**disk, dir)?;
+    let boot = super::boot_of_this_machine();
+    let went_down = last_stop(left.as_ref(), boot.as_deref()) == LastStop::PowerCut;
+    let may_have_lost = went_down && left.is_some_and(|left| left.ack == Ack::Written);
+    let ends = KnownEnds::read(&**disk, dir)?;
+    let snapshots = Snapshots::beside(dir, Arc::clone(disk));
+    let snapshots = (!may_have_lost).then_some(&snapshots);
+    Ok(known_ends(&ends, description, snapshots))
 }
 
 /// How the last process on a journal ended, by what it left there.

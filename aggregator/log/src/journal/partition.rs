@@ -304,6 +304,8 @@ impl Partition {
 
     /// Makes everything durable.
     pub fn sync(&mut self) -> io::Result<()> {
+        // Else a stop that counts as in order could leave the beginning of a segment.
+        self.remove_leftover()?;
         self.settle()?;
         for segment in &mut self.closed {
             if segment.unsynced {

@@ -1,9 +1,9 @@
 //! Reading a journal without writing to it: takes no lock, whether or not a process writes it.
 //!
 //! For commands on logs (`audit`, `explain`). What stays true: nothing in the directory changes; records
-//! come out whole and in order; the current end of the file is an end, not an error, and reading
-//! may go on from there later. A reader sees records as soon as they are written, which under `synced`
-//! may be a moment before they are acknowledged.
+//! come out whole and in order; the current end of the file is an end, not an error, unless the log is known
+//! to reach further, and reading may go on from there later. A reader sees records as soon as they are
+//! written, which under `synced` may be a moment before they are acknowledged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 use super::super::{Delivered, Stream};
 use super::disk::Disk;
-use super::error::{OpenError, ReadError};
+use super::ends::{KnownEnds, LOST_END};
+use super::error::{Corruption, OpenError, ReadError};
 use super::frame::{SEGMENT_HEADER_BYTES, Tag};
 use super::layout::{self, Description};
 use super::opening;
-use super::segment::{Ended, SegmentReader, bases, read_io};
+use super::segment::{Ended, SegmentReader, bases, check_begin, read_io};
 
 /// How often the reader reads something again that looks damaged before it reports damage. A writer
 /// whose disk failed cuts its end off and writes it again; a reader in between sees a mixture for
@@ -27,6 +28,7 @@ pub struct JournalReader {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     description: Description,
+    known: KnownEnds,
 }
 
 impl JournalReader {
@@ -43,10 +45,13 @@ impl JournalReader {
                 what: "it has no file `journal`: expected a journal's directory".to_owned(),
             });
         };
+        // Before any record is read: a process that writes the journal meanwhile knows of more than was read.
+        let known = opening::known_to_readers(&disk, &dir, &description)?;
         Ok(Self {
             disk,
             dir,
             description,
+            known,
         })
     }
 
@@ -86,6 +91,8 @@ impl JournalReader {
             disk: Arc::clone(&self.disk),
             dir: layout::partition(&self.dir, stream, partition),
             tag: Tag::of(stream, partition),
+            stream,
+            reaches: self.known.of(stream, partition),
             next: from,
             segment: None,
             unread_bytes: 0,
@@ -114,6 +121,9 @@ pub struct PartitionReader {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     tag: Tag,
+    stream: Stream,
+    /// The log is known to reach this offset.
+    reaches: u64,
     next: u64,
     segment: Option<SegmentReader>,
     unread_bytes: u64,
@@ -140,6 +150,9 @@ impl PartitionReader {
         let mut looks = 0;
         loop {
             match self.look() {
+                Ok(Some(JournalRead::End)) if self.next < self.reaches => {
+                    return Err(self.lost_end().into());
+                }
                 Ok(Some(read)) => return Ok(read),
                 Ok(None) => {}
                 Err(error) if looks == LOOKS => return Err(error),
@@ -149,6 +162,19 @@ impl PartitionReader {
                     std::thread::yield_now();
                 }
             }
+        }
+    }
+
+    /// The description of an end before an offset that the log is known to reach.
+    fn lost_end(&self) -> Corruption {
+        match &self.segment {
+            Some(segment) => segment.corrupt(LOST_END),
+            None => Corruption {
+                file: layout::segment(&self.dir, self.next),
+                position: 0,
+                offset: self.next,
+                what: LOST_END,
+            },
         }
     }
 
@@ -193,6 +219,7 @@ impl PartitionReader {
         let Some(first) = bases.first().copied() else {
             return Ok(Some(JournalRead::End));
         };
+        check_begin(&self.dir, self.stream, first)?;
         if self.next < first {
             let wanted = std::mem::replace(&mut self.next, first);
             return Ok(Some(JournalRead::Gone { wanted, first }));

@@ -4,8 +4,9 @@
 //! were durable, since a segment is synced before the one after the next begins. If records were durable first, as
 //! limits always are, a power cut explains a damaged end as long as one turn's write, and a last segment without
 //! records; then recovery also reads the segment before that. Recovery cuts off and reports an end that a kill or a
-//! power cut explains; any other fault is damage. What stays true: recovery touches no record before the cut, and
-//! gives no offset that it found to another record; if it is killed, the next one finds the same state.
+//! power cut explains, unless the log is known to reach further; any other fault is damage. What stays true: recovery
+//! touches no record before the cut, and gives no offset that it found to another record; if it is killed, the next
+//! one finds the same state.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,18 +14,21 @@ use std::sync::Arc;
 use super::super::Stream;
 use super::Ack;
 use super::disk::Disk;
+use super::ends::{KnownEnds, LOST_END};
 use super::error::{Corruption, OpenError, ReadError};
 use super::frame::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::layout;
 use super::opening::{LastStop, Torn};
 use super::partition::{Active, ClosedSegment, Partition};
-use super::segment::{Ended, SegmentReader, bases};
+use super::segment::{Ended, SegmentReader, bases, check_begin};
 
 /// Finds out how much of each partition is whole.
 pub(super) struct Recovery<'a> {
     pub disk: &'a Arc<dyn Disk>,
     pub last_stop: LastStop,
     pub left_ack: Ack,
+    /// What no partition may end before.
+    pub known: KnownEnds,
     pub torn: Vec<Torn>,
 }
 
@@ -68,8 +72,10 @@ impl Recovery<'_> {
         let mut bases = bases(&**self.disk, &partition.dir)?;
         self.drop_unbegun(&mut partition, &mut bases)?;
         let Some(last) = bases.len().checked_sub(1) else {
+            self.check_end(&partition, partition.next, partition.next, 0)?;
             return Ok(partition);
         };
+        check_begin(&partition.dir, stream, bases[0])?;
         let suspects = match self.last_stop {
             LastStop::PowerCut if !self.was_synced(stream) => 2,
             // That segment may be one that could not be begun and was removed: its removal was undone, and the
@@ -119,6 +125,7 @@ impl Recovery<'_> {
         truncated: &[u64],
     ) -> Result<(), OpenError> {
         let base = truncated[0];
+        self.check_end(partition, base, base, 0)?;
         // The power cut took the segment's header, and so its records: the log ends with the segment before it.
         partition.next = base;
         // Remove the last one first, each durably before the next. If one were left without its predecessor, the log
@@ -137,6 +144,26 @@ impl Recovery<'_> {
             self.activate(partition, before.base, looked)?;
         }
         Ok(())
+    }
+
+    /// Checks that a partition may end at `end`, at a byte of the segment with this base. Changes nothing, so that
+    /// damage is left as it was found.
+    fn check_end(
+        &self,
+        partition: &Partition,
+        end: u64,
+        base: u64,
+        position: u64,
+    ) -> Result<(), Corruption> {
+        if self.known.of(partition.stream, partition.index) <= end {
+            return Ok(());
+        }
+        Err(Corruption {
+            file: layout::segment(&partition.dir, base),
+            position,
+            offset: end,
+            what: LOST_END,
+        })
     }
 
     /// Whether a closed segment may not have been synced.
@@ -216,7 +243,9 @@ impl Recovery<'_> {
         };
         partition.next = base;
         let size = self.size(&layout::segment(&partition.dir, base))?;
-        if size < SEGMENT_HEADER_BYTES as u64 {
+        // A stop in order leaves no such segment, so that one is damage, which is found when it is read.
+        if size < SEGMENT_HEADER_BYTES as u64 && self.last_stop != LastStop::Clean {
+            self.check_end(partition, base, base, 0)?;
             bases.pop();
             match bases.is_empty() {
                 true => self.begin_next(partition, base)?,
@@ -293,6 +322,7 @@ impl Recovery<'_> {
         {
             return Err(corruption.into());
         }
+        self.check_end(partition, looked.next, base, looked.whole_bytes)?;
         let mut file = self.disk.open(&path).map_err(OpenError::io(&path))?;
         let cut_bytes = looked.size - looked.whole_bytes;
         if 0 < cut_bytes {
@@ -319,15 +349,15 @@ impl Recovery<'_> {
     }
 
     /// Whether the last stop explains this end. A kill leaves at most one record cut short. A power cut may leave
-    /// anything where data was not synced: with `synced`, no more than one turn writes. A clean stop leaves nothing,
-    /// so an end that is cut short was cut by hand; the journal opens all the same, in a new generation.
+    /// anything where data was not synced: with `synced`, no more than one turn writes. A clean stop leaves nothing:
+    /// an end that is cut short was cut later, and how much of it is gone is not known.
     fn may_cut(&self, stream: Stream, torn: bool, cut_bytes: u64) -> bool {
         match self.last_stop {
             LastStop::PowerCut => {
                 !self.was_synced(stream) || cut_bytes <= super::TURN_WRITE_BYTES_MAX
             }
-            LastStop::Killed | LastStop::Clean => torn,
-            LastStop::New => false,
+            LastStop::Killed => torn,
+            LastStop::Clean | LastStop::New => false,
         }
     }
 

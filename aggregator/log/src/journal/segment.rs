@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use tollgate_shared::time::Timestamp;
 
-use super::super::Delivered;
+use super::super::{Delivered, Stream};
 use super::disk::{Disk, DiskFile};
 use super::error::{Corruption, ReadError};
 use super::frame::{self, Parsed, SEGMENT_HEADER_BYTES, SegmentHeader, Tag};
@@ -213,6 +213,19 @@ pub fn bases(disk: &dyn Disk, dir: &Path) -> Result<Vec<u64>, ReadError> {
         })),
         _ => Ok(bases),
     }
+}
+
+/// Checks the base of a partition's first segment: segments of `limits` are never removed.
+pub fn check_begin(dir: &Path, stream: Stream, first: u64) -> Result<(), Corruption> {
+    if stream != Stream::Limits || first == 0 {
+        return Ok(());
+    }
+    Err(Corruption {
+        file: layout::segment(dir, 0),
+        position: 0,
+        offset: 0,
+        what: "the first segment of limits is missing",
+    })
 }
 
 pub(super) fn read_io(path: &Path) -> impl FnOnce(io::Error) -> ReadError {

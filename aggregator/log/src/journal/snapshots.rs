@@ -113,6 +113,21 @@ impl Snapshots {
         self.remove_file(&self.file(partition, upto));
     }
 
+    /// Removes the snapshots of a partition that reach beyond the log's end, durably: a power cut took the records.
+    pub(super) fn remove_beyond(&self, partition: u32, end: u64) -> io::Result<()> {
+        let beyond = self.offsets(partition).into_iter();
+        let beyond: Vec<u64> = beyond.take_while(|upto| end <= *upto).collect();
+        for upto in &beyond {
+            let file = self.file(partition, *upto);
+            tracing::warn!(file = %file.display(), "a snapshot of records that are lost is removed");
+            self.disk.remove(&file)?;
+        }
+        match beyond.is_empty() {
+            true => Ok(()),
+            false => self.disk.sync_dir(&self.dir),
+        }
+    }
+
     fn remove_file(&self, path: &Path) {
         match self.disk.remove(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -389,15 +389,6 @@ fn a_segment_without_records_still_says_where_the_log_is() {
     open.close();
 }
 
-#[test]
-fn an_end_that_was_cut_by_hand_begins_a_generation() {
-    let kit = kit_with(&THREE);
-    edit(&segment(&kit), |bytes| bytes.truncate(BEGINS[3] - 1));
-    let report = kit.open_report();
-    assert_eq!((report.last_stop, report.generation), (LastStop::Clean, 2));
-    assert_eq!(report.torn.len(), 1);
-}
-
 const CHILD_DIR: &str = "TOLLGATE_TEST_JOURNAL_CHILD_DIR";
 
 /// Appends, and prints what was acknowledged, until it is killed.

@@ -77,6 +77,9 @@ impl Disk for FaultyDisk {
         OsDisk.read(path)
     }
     fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        if self.0.lock().expect("no panic").faults.room_bytes == Some(0) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         OsDisk.replace(path, bytes)
     }
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {

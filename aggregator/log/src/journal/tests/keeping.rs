@@ -102,6 +102,7 @@ fn a_reader_takes_a_torn_end_for_the_end() {
             .expect("appended");
     }
     open.close();
+    kit.leave_as_if_killed();
     let segments = kit.segments(Stream::Hits, 0);
     let last = segments.last().expect("has some");
     edit(last, |bytes| bytes.truncate(bytes.len() - 3));

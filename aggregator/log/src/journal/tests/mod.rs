@@ -1,5 +1,5 @@
 //! The journal's promises, one file per kind: appending and following, ending and opening again,
-//! failing disks, and retention.
+//! failing disks, lost ends, and retention.
 //!
 //! Only the helper [`Kit`] uses the API.
 
@@ -8,6 +8,7 @@ mod failing;
 mod faulty;
 mod following;
 mod keeping;
+mod losing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -86,8 +87,15 @@ impl Kit {
         report
     }
 
-    /// Makes a journal that was stopped cleanly look as if its writer had been killed.
+    /// Makes a journal that was stopped cleanly look as if its first writer had been killed soon.
     fn leave_as_if_killed(&self) {
+        self.leave_as_if_a_later_one_was_killed();
+        // Some tests make it look so twice.
+        let _ = std::fs::remove_file(layout::ends(&self.config.dir));
+    }
+
+    /// Makes a journal that was stopped cleanly look as if a further writer had been killed.
+    fn leave_as_if_a_later_one_was_killed(&self) {
         let running = layout::Running {
             boot: self.boot.clone(),
             ack: self.config.ack,

@@ -1,0 +1,258 @@
+//! A log that has lost its end, or all of a partition, is damage with a name; a journal that may have fewer records
+//! opens.
+
+use super::super::core::{Core, JournalCommand};
+use super::super::reader::JournalRead;
+use super::super::snapshots::Snapshots;
+use super::faulty::{Faults, FaultyDisk, edit, kit_on};
+use super::*;
+
+const ALL: [Stream; 3] = [Stream::Limits, Stream::Hits, Stream::Denials];
+
+/// A journal with two records in partition 0 of each stream, which was closed in order.
+fn closed() -> Kit {
+    let kit = Kit::new();
+    let mut open = kit.open();
+    for stream in ALL {
+        for record in [&b"first"[..], b"second"] {
+            open.append(stream, 0, record).expect("appended");
+        }
+    }
+    open.close();
+    kit
+}
+
+/// The damage with which the journal does not open, twice, and which a reader finds as well.
+fn damage(kit: &Kit, stream: Stream) -> Corruption {
+    let opened = || match kit.try_open() {
+        Err(OpenError::Corrupt(found)) => found,
+        Err(other) => panic!("{other}"),
+        Ok((_, report)) => panic!("{stream:?}: it opens: {report:?}"),
+    };
+    let found = opened();
+    assert_eq!(opened(), found);
+    let reader = JournalReader::open(&kit.config.dir, Arc::new(OsDisk)).expect("a journal");
+    let mut reader = reader.read(stream, 0, 0);
+    let read = loop {
+        match reader.read() {
+            Ok(JournalRead::End) => panic!("{stream:?}: reading ends"),
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(
+        read.to_string().contains(
+            &layout::partition(&kit.config.dir, stream, 0)
+                .display()
+                .to_string()
+        ),
+        "{read}"
+    );
+    found
+}
+
+#[test]
+fn a_partition_that_lost_its_files_is_damage() {
+    for killed in [false, true] {
+        for stream in ALL {
+            for harm in ["directory", "file", "content"] {
+                let kit = closed();
+                if killed {
+                    kit.leave_as_if_a_later_one_was_killed();
+                }
+                let file = kit.segments(stream, 0)[0].clone();
+                match harm {
+                    "directory" => std::fs::remove_dir_all(file.parent().expect("its directory")),
+                    "file" => std::fs::remove_file(&file),
+                    _ => std::fs::write(&file, b""),
+                }
+                .expect("removed");
+                let found = damage(&kit, stream);
+                assert_eq!((&found.file, found.offset), (&file, 0), "{harm}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_end_cut_after_an_orderly_stop_is_damage() {
+    for stream in ALL {
+        // A record has 20 bytes before its content.
+        for cut in 1..=26 {
+            let kit = closed();
+            let file = kit.segments(stream, 0)[0].clone();
+            edit(&file, |bytes| bytes.truncate(bytes.len() - cut));
+            let left = std::fs::read(&file).expect("there");
+            let found = damage(&kit, stream);
+            assert_eq!((&found.file, found.offset), (&file, 1), "{cut} bytes");
+            assert_eq!(std::fs::read(&file).expect("there"), left, "it is left");
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_takes_nothing_that_was_closed_in_order() {
+    let mut kit = closed();
+    kit.leave_as_if_a_later_one_was_killed();
+    kit.boot = Some("second-boot".to_owned());
+    let file = kit.segments(Stream::Hits, 0)[0].clone();
+    edit(&file, |bytes| bytes.truncate(32 + 25));
+    assert_eq!(damage(&kit, Stream::Hits).offset, 1);
+}
+
+#[test]
+fn limits_without_their_first_segment_are_damage() {
+    let mut kit = Kit::new();
+    kit.config.segment_bytes = 60;
+    let mut open = kit.open();
+    for _ in 0..3 {
+        open.append(Stream::Limits, 0, b"record").expect("appended");
+        open.append(Stream::Hits, 0, b"record").expect("appended");
+    }
+    open.close();
+    kit.leave_as_if_killed();
+    std::fs::remove_file(&kit.segments(Stream::Hits, 0)[0]).expect("as retention does");
+    kit.open().close();
+    kit.leave_as_if_killed();
+    std::fs::remove_file(&kit.segments(Stream::Limits, 0)[0]).expect("removes");
+    assert_eq!(damage(&kit, Stream::Limits).offset, 0);
+}
+
+/// Appends a record in each of these partitions of a journal without a thread.
+fn append(core: &mut Core, now_ms: u64, partitions: &[(Stream, u32)]) {
+    let appends = partitions.iter().map(|(stream, partition)| {
+        JournalCommand::Append(Append {
+            stream: *stream,
+            partition: *partition,
+            ticket: Ticket(1),
+            record: b"record".to_vec(),
+        })
+    });
+    core.turn(appends, Timestamp::from_millis(now_ms), &mut |_| {});
+}
+
+#[test]
+fn a_killed_first_process_has_recorded_what_began() {
+    let all = [(Stream::Limits, 0), (Stream::Hits, 0), (Stream::Hits, 1)];
+    // How many turns that tidy have passed, and which losses are noticed then.
+    for (turns, noticed) in [(0, 0), (1, 1), (2, 2), (3, 3)] {
+        for (at, (stream, partition)) in all.into_iter().enumerate() {
+            let kit = Kit::new();
+            let (disk, now) = (Arc::clone(&kit.disk), Timestamp::from_millis(1_000));
+            let opened = Core::open(kit.config.clone(), disk, kit.boot.as_deref(), now);
+            let mut core = opened.expect("opens").0;
+            append(&mut core, 1_500, &all);
+            for turn in 1..=turns {
+                append(&mut core, 1_500 + turn * 1_000, &[]);
+            }
+            drop(core);
+            let file = kit.segments(stream, partition)[0].clone();
+            std::fs::remove_file(&file).expect("removes");
+            match kit.try_open() {
+                Ok((open, report)) => {
+                    assert!(noticed <= at, "{turns} turns: {report:?}");
+                    assert!(report.unbegun.contains(&(stream, partition)));
+                    open.close();
+                }
+                Err(error) => {
+                    assert!(at < noticed, "{turns} turns: {error}");
+                    assert!(
+                        error.to_string().contains(&file.display().to_string()),
+                        "{error}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_record_of_limits_is_recorded_and_of_others_the_first() {
+    let kit = Kit::new();
+    let (disk, now) = (Arc::clone(&kit.disk), Timestamp::from_millis(1_000));
+    let opened = Core::open(kit.config.clone(), disk, kit.boot.as_deref(), now);
+    let mut core = opened.expect("opens").0;
+    let both = [(Stream::Limits, 0), (Stream::Hits, 1)];
+    for turn in 1..=8 {
+        append(&mut core, turn * 1_000, if turn <= 4 { &both } else { &[] });
+    }
+    drop(core);
+    let text = std::fs::read_to_string(layout::ends(&kit.config.dir)).expect("recorded");
+    let reached = |name: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.expect("recorded").parse().expect("a number")
+    };
+    assert_eq!(reached("limits 0 "), 4);
+    assert!((1..=4).contains(&reached("hits 1 ")), "{text}");
+}
+
+#[test]
+fn a_full_disk_does_not_prevent_a_stop_in_order() {
+    let disk = FaultyDisk::default();
+    let kit = kit_on(&disk);
+    let mut open = kit.open();
+    open.append(Stream::Hits, 0, b"record").expect("appended");
+    disk.set(Faults {
+        room_bytes: Some(0),
+        ..Faults::default()
+    });
+    open.close();
+    disk.set(Faults::default());
+    let report = kit.open_report();
+    assert_eq!((report.last_stop, report.generation), (LastStop::Clean, 1));
+}
+
+fn snapshot(kit: &Kit, upto: u64) -> Snapshots {
+    let snapshots = Snapshots::beside(&kit.config.dir, Arc::new(OsDisk));
+    let chunks = |sink: &mut dyn FnMut(Vec<u8>)| sink(b"state".to_vec());
+    snapshots.save(0, upto, chunks).expect("saved");
+    snapshots
+}
+
+#[test]
+fn after_a_kill_the_log_reaches_its_snapshots() {
+    let mut kit = closed();
+    // Readers compare with the boot of this machine.
+    kit.boot = boot_of_this_machine();
+    kit.leave_as_if_killed();
+    snapshot(&kit, 1);
+    kit.open().close();
+    kit.leave_as_if_killed();
+    let file = kit.segments(Stream::Hits, 0)[0].clone();
+    // The end is torn, or a whole record is gone.
+    for cut in [3, 23] {
+        edit(&file, |bytes| bytes.truncate(bytes.len() - cut));
+        let left = std::fs::read(&file).expect("there");
+        assert_eq!(damage(&kit, Stream::Hits).offset, 1);
+        assert_eq!(std::fs::read(&file).expect("there"), left, "it is left");
+    }
+}
+
+#[test]
+fn a_power_cut_may_leave_snapshots_of_lost_records() {
+    for ack in [Ack::Written, Ack::Synced] {
+        let mut kit = closed();
+        kit.config.ack = ack;
+        kit.leave_as_if_killed();
+        snapshot(&kit, 0);
+        let snapshots = snapshot(&kit, 1);
+        kit.boot = Some("second-boot".to_owned());
+        edit(&kit.segments(Stream::Hits, 0)[0], |bytes| {
+            bytes.truncate(32 + 25)
+        });
+        if ack == Ack::Synced {
+            assert_eq!(damage(&kit, Stream::Hits).offset, 1);
+            continue;
+        }
+        let (open, report) = kit.try_open().expect("opens");
+        assert_eq!(report.generation, 2);
+        assert_eq!(
+            snapshots.offsets(0),
+            [0],
+            "the other has records that the log lost"
+        );
+        open.close();
+        kit.leave_as_if_killed();
+        assert_eq!(kit.open_report().last_stop, LastStop::Killed);
+    }
+}

@@ -1,0 +1,42 @@
+//! A journal that lost files is named, with an exit code of its own.
+
+use std::path::Path;
+
+use super::support::{LIMITS, directory, run, serve};
+
+/// The exit code of an aggregator that is to end by itself, and what it wrote.
+fn refused(dir: &Path) -> (i32, String) {
+    let any = "127.0.0.1:0";
+    let ports = ["serve", "--http", any, "--agents", any, "--feed", any];
+    let rest = ["--limits", "limits.toml", "--partitions", "4"];
+    let (exit, stdout, stderr) = run(dir, &[&ports[..], &rest].concat());
+    (exit, stdout + &stderr)
+}
+
+#[test]
+fn a_journal_that_lost_a_partition_is_refused_by_name() {
+    let dir = directory(LIMITS);
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    served.signal("TERM");
+    assert_eq!(served.await_end().0.code(), Some(0));
+    for lost in ["hits-00002", "limits-00000"] {
+        let path = dir.path().join("tollgate-data").join(lost);
+        let aside = dir.path().join(lost);
+        std::fs::rename(&path, &aside).unwrap();
+        let (exit, text) = refused(dir.path());
+        assert_eq!(exit, 65, "{text}");
+        assert!(text.contains("journal is damaged"), "{text}");
+        assert!(text.contains(lost), "{text}");
+        let audit = ["audit", "--journal", "tollgate-data"];
+        let (exit, stdout, stderr) = run(dir.path(), &audit);
+        assert_eq!(exit, 65, "{stdout}{stderr}");
+        assert!(stderr.contains(lost), "{stdout}{stderr}");
+        assert!(!path.exists(), "nothing is begun anew");
+        std::fs::rename(&aside, &path).unwrap();
+    }
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    served.signal("TERM");
+    assert_eq!(served.await_end().0.code(), Some(0));
+}
