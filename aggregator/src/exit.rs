@@ -164,7 +164,7 @@ fn exit_of(error: &ServeError) -> Exit {
         ServeError::Kafka(fault) => exit_of_kafka(fault),
         ServeError::LimitsUnreadable(_) => Exit::NoInput,
         ServeError::LimitsInvalid(_) => Exit::Data,
-        ServeError::Io { .. } => Exit::Io,
+        ServeError::Io { .. } | ServeError::NotClosed(_) => Exit::Io,
         ServeError::Bug(_) => Exit::Software,
     }
 }

@@ -145,7 +145,13 @@ pub enum LogEvent {
     },
     /// The log takes records (again).
     Up,
-    /// The log was closed: everything accepted before `close` has been answered and is durable, and the log has
+    /// The log could not be closed in order; [`Self::Closed`] follows. What was acknowledged is as safe as after a kill.
+    CloseFailed {
+        /// Why, for people.
+        why: String,
+    },
+    /// The log was closed: everything accepted before `close` has been answered and is durable (unless closing
+    /// failed), and the log has
     /// released its locks and connections. The last event.
     Closed,
 }

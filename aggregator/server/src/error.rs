@@ -42,6 +42,9 @@ pub enum ServeError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// The log could not be closed in order when the process was to stop.
+    #[error("the log could not be closed in order: {0}")]
+    NotClosed(String),
     /// A bug in Tollgate.
     #[error("bug: {0}")]
     Bug(String),

@@ -1,4 +1,4 @@
-//! A journal that lost files is named, with an exit code of its own.
+//! A journal that lost files, or that cannot be closed: each is named, with an exit code of its own.
 
 use std::path::Path;
 
@@ -39,4 +39,15 @@ fn a_journal_that_lost_a_partition_is_refused_by_name() {
     served.await_ready();
     served.signal("TERM");
     assert_eq!(served.await_end().0.code(), Some(0));
+}
+
+#[test]
+fn a_journal_that_cannot_be_closed_ends_with_74() {
+    let dir = directory(LIMITS);
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    std::fs::remove_dir_all(dir.path().join("tollgate-data")).unwrap();
+    served.signal("TERM");
+    assert_eq!(served.await_end().0.code(), Some(74));
+    served.line_with("the log could not be closed in order");
 }

@@ -176,7 +176,8 @@ impl Worker {
             }
         }
         if let Err(error) = core.close() {
-            tracing::error!(%error, "the journal could not be closed in order");
+            let why = error.to_string();
+            self.outbox.push(LogEvent::CloseFailed { why });
         }
         self.refuse_the_rest();
     }

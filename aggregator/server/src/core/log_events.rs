@@ -59,6 +59,7 @@ impl Core {
             LogEvent::Delivered { .. }
             | LogEvent::CaughtUp { .. }
             | LogEvent::Following { .. }
+            | LogEvent::CloseFailed { .. }
             | LogEvent::Closed => {}
         }
     }
@@ -83,7 +84,10 @@ impl Core {
                 answers,
                 taken: *taken,
             },
-            LogEvent::Down { .. } | LogEvent::Up | LogEvent::Closed => return None,
+            LogEvent::Down { .. }
+            | LogEvent::Up
+            | LogEvent::CloseFailed { .. }
+            | LogEvent::Closed => return None,
         };
         Some((partition, event))
     }

@@ -100,13 +100,14 @@ pub(super) fn run(
         }
         shell.step(Event::Turn);
         if let Some(failure) = shell.gave_up.take() {
-            shell.close(log_events);
+            if let Err(error) = shell.close(log_events) {
+                tracing::error!(%error, "closing failed as well");
+            }
             return Err(failure);
         }
     }
     tracing::info!("stopping");
-    shell.close(&mut inboxes.log_events);
-    Ok(())
+    shell.close(&mut inboxes.log_events)
 }
 
 impl Shell {
@@ -268,8 +269,8 @@ impl Shell {
     }
 
     /// Closes the log: when this returns, the log has everything that agents were told, and answers to appends under
-    /// way were still sent.
-    fn close(mut self, log_events: &mut LogReceiver) {
+    /// way were still sent. If that is not certain, the next process finds out what the log has.
+    fn close(mut self, log_events: &mut LogReceiver) -> Result<(), ServeError> {
         #[cfg(feature = "kafka")]
         if let Keeper::Fleet(fleet) = &self.snapshot_store {
             fleet.leave();
@@ -282,16 +283,18 @@ impl Shell {
         let at_most = Instant::now() + CLOSE_PATIENCE;
         while let Some(event) = parked::until(at_most, log_events.recv()) {
             if event.is_none_or(|event| self.close_by(event)) {
-                return;
+                return self.gave_up.map_or(Ok(()), Err);
             }
         }
         tracing::error!("the log did not close in time; what was acknowledged is in it");
+        Ok(())
     }
 
     /// Handles an event of a log that is being closed; returns whether it was the last.
     fn close_by(&mut self, event: LogEvent) -> bool {
         match event {
             LogEvent::Closed => return true,
+            LogEvent::CloseFailed { why } => self.gave_up = Some(ServeError::NotClosed(why)),
             event @ LogEvent::Appended { .. } => self.step(Event::Log(event)),
             // What is delivered now will be ruled by the next process.
             _ => {}

@@ -202,6 +202,22 @@ fn a_full_disk_does_not_prevent_a_stop_in_order() {
     assert_eq!((report.last_stop, report.generation), (LastStop::Clean, 1));
 }
 
+#[test]
+fn a_stop_that_fails_is_reported_before_the_end() {
+    let kit = Kit::new();
+    let mut open = kit.open();
+    open.append(Stream::Hits, 0, b"record").expect("appended");
+    std::fs::remove_dir_all(&kit.config.dir).expect("removes");
+    open.log.close();
+    let why = open.find(|event| match event {
+        LogEvent::CloseFailed { why } => Some(why.clone()),
+        LogEvent::Closed => panic!("closed, and no failure was reported"),
+        _ => None,
+    });
+    assert!(why.contains(&kit.config.dir.display().to_string()), "{why}");
+    open.find(|event| (*event == LogEvent::Closed).then_some(()));
+}
+
 fn snapshot(kit: &Kit, upto: u64) -> Snapshots {
     let snapshots = Snapshots::beside(&kit.config.dir, Arc::new(OsDisk));
     let chunks = |sink: &mut dyn FnMut(Vec<u8>)| sink(b"state".to_vec());
