@@ -1,6 +1,8 @@
-//! A journal that lost files, or that cannot be closed: each is named, with an exit code of its own.
+//! A journal that lost files, that cannot be closed, or that has too few descriptors: each is named, with an exit
+//! code of its own.
 
 use std::path::Path;
+use std::process::Command;
 
 use super::support::{LIMITS, directory, run, serve};
 
@@ -50,4 +52,22 @@ fn a_journal_that_cannot_be_closed_ends_with_74() {
     served.signal("TERM");
     assert_eq!(served.await_end().0.code(), Some(74));
     served.line_with("the log could not be closed in order");
+}
+
+#[test]
+fn too_few_descriptors_are_refused_at_start() {
+    let dir = directory(LIMITS);
+    let any = "127.0.0.1:0";
+    let output = Command::new("sh")
+        .current_dir(dir.path())
+        .args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["serve", "--http", any, "--agents", any, "--feed", any])
+        .args(["--limits", "limits.toml", "--partitions", "4"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(78), "{text}");
+    assert!(text.contains("may open 64 files"), "{text}");
+    assert!(text.contains("4 partitions needs 92"), "{text}");
 }

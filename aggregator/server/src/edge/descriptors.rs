@@ -13,8 +13,38 @@ const DESCRIPTORS_MAX: u64 = 1 << 20;
 /// For HTTP (256 connections), segments and snapshots of partitions, and brokers.
 const RESERVE: u64 = 512;
 
+/// For what a process opens whatever its log is: listeners, epoll, standard streams.
+const OTHERS: u64 = 32;
+
 /// Raises the limit on open files, and returns how many connections of agents there may be.
 pub fn raise() -> usize {
+    connections(raised())
+}
+
+/// Raises the limit on open files, and checks that it leaves room for the files of a journal.
+///
+/// # Errors
+///
+/// A description of the fault, with the limit that is needed.
+pub fn check_room_for_journal(partitions: u32) -> Result<(), String> {
+    let (limit, needed) = (raised(), needed_for_journal(partitions));
+    if limit < needed {
+        return Err(format!(
+            "the process may open {limit} files: a journal of {partitions} partitions needs {needed} \
+             (ulimit -n, LimitNOFILE)"
+        ));
+    }
+    Ok(())
+}
+
+/// Each partition has a segment of hits and one of denials open for writing, and one of hits for reading; limits
+/// have two. Connections may use the other half of the limit.
+fn needed_for_journal(partitions: u32) -> u64 {
+    2 * (3 * u64::from(partitions) + 2 + OTHERS)
+}
+
+/// Raises the limit on open files, and returns it.
+fn raised() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     let wanted = limit
         .maximum
@@ -27,7 +57,7 @@ pub fn raise() -> usize {
             limit = getrlimit(Resource::Nofile);
         }
     }
-    connections(limit.current.unwrap_or(DESCRIPTORS_MAX))
+    limit.current.unwrap_or(DESCRIPTORS_MAX)
 }
 
 /// How many connections a limit on open files allows: of a small limit half is reserved.

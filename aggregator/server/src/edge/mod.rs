@@ -34,7 +34,7 @@ pub use connection::{Basis, Connection};
 pub(crate) use connection::{Conversation, Queued};
 pub(crate) use counters::OperatorLines;
 pub use counters::PortCounters;
-pub use descriptors::raise as raise_descriptors;
+pub use descriptors::{check_room_for_journal, raise as raise_descriptors};
 pub use ended::Ended;
 
 use std::collections::HashMap;

@@ -9,6 +9,7 @@ use tollgate_shared::time::Span;
 use crate::ServeError;
 use crate::config::{self, Config, LogKind};
 use crate::core::Start;
+use crate::edge;
 use tollgate_log::journal::disk::OsDisk;
 use tollgate_log::journal::snapshots::Snapshots;
 use tollgate_log::journal::{
@@ -49,6 +50,7 @@ fn open_journal(config: &config::Journal, events: LogSender) -> Result<OpenedLog
         || existing().map_or(defaults.partitions, |journal| journal.partitions()),
         NonZeroU32::get,
     );
+    edge::check_room_for_journal(partitions).map_err(ServeError::Refused)?;
     let journal = JournalConfig {
         partitions,
         ack: match config.ack {
