@@ -1,6 +1,7 @@
 //! Tests of `tollgate audit`, on a journal that a real aggregator wrote under traffic and a kill: it reports
 //! equality, and where something was altered, exactly where.
 
+mod copies;
 mod state_digests;
 
 use std::path::Path;

@@ -16,7 +16,7 @@ limit = 3
 groups.probation = { limit = 4, members = ["new-1", "new-2"] }
 "#;
 
-async fn sandbox(served: &Served, name: &str) -> (Agent, Copies) {
+pub(crate) async fn sandbox(served: &Served, name: &str) -> (Agent, Copies) {
     let agent = Agent::builder()
         .name(name)
         .aggregator(served.agents.to_string())
@@ -27,14 +27,14 @@ async fn sandbox(served: &Served, name: &str) -> (Agent, Copies) {
     (agent, copies)
 }
 
-async fn take(copies: &Copies, domain: &str, n: u32) -> Hold {
+pub(crate) async fn take(copies: &Copies, domain: &str, n: u32) -> Hold {
     let hold = copies.reserve(domain, n).expect("room");
     assert_eq!(hold.confirmed().await, Confirmation::Confirmed);
     hold
 }
 
 /// Waits until a domain is denied, or is not denied any more.
-async fn until(copies: &Copies, domain: &str, wanted: bool) -> Option<Denied> {
+pub(crate) async fn until(copies: &Copies, domain: &str, wanted: bool) -> Option<Denied> {
     let end = Instant::now() + DEADLINE;
     loop {
         let denied = match copies.peek(domain) {

@@ -7,9 +7,10 @@
 //!                                                           (end)                      21@0 is missing
 //! ```
 //!
-//! A log position identifies a statement: there is one statement for each. Knows nothing of files and
-//! records. What stays true: memory is bounded, whatever the log's length. Of an equal statement the
-//! ledger keeps only a fingerprint, to recognise repeats, and drops the oldest fingerprints.
+//! A log position and a scope identify a statement: a hold that fills its domain and all domains together
+//! causes two statements at one log position. Knows nothing of files and records. What stays true: memory is
+//! bounded, whatever the log's length. Of an equal statement the ledger keeps only fingerprints, to recognise
+//! repeats, and drops the oldest ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -21,7 +22,7 @@ use tollgate_shared::wire::denial::Announced;
 use super::report::{Difference, DifferenceKind, PartitionAudit, Stated};
 use tollgate_log::RETRY_AFTER;
 
-/// How many statements are remembered to recognise repeats: 40 bytes each. A ruling aggregator that
+/// How many statements are remembered to recognise repeats: 64 bytes each. A ruling aggregator that
 /// restarts repeats the statements after its last snapshot, which are far fewer.
 const REMEMBERED: usize = 1_000_000;
 
@@ -32,12 +33,23 @@ const OPEN_MAX: usize = 100_000;
 /// not written by an aggregator. Less than the time after which failed appends are tried again.
 const CLOCKS_DIFFER: Span = Span::from_millis(200);
 
-type LedgerKey = (u64, u32);
+/// Offset and entry of a log position.
+type EntryPosition = (u64, u32);
+
+/// What identifies a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct StatementKey {
+    position: EntryPosition,
+    /// A fingerprint of resource and scope.
+    scope: u64,
+}
 
 /// A statement of the replay.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
-    key: LedgerKey,
+    key: StatementKey,
+    /// Its number in the order of the replay: each one is one more than the one before.
+    number: u64,
     print: u64,
     caused: Timestamp,
     /// The offset at which it was first recorded.
@@ -62,19 +74,29 @@ pub trait Lookup {
 /// The ledger.
 #[derive(Debug, Default)]
 pub struct Ledger {
+    /// In the order of the replay, which is that of log positions.
     expected: VecDeque<Expected>,
-    /// Statements that are not recorded yet, with their names.
-    open: BTreeMap<LedgerKey, Announced>,
-    /// The greatest log position that was recorded.
-    highest: Option<LedgerKey>,
-    /// Statements up to this log position have been forgotten.
-    forgotten: Option<LedgerKey>,
+    /// The number of the replay's next statement.
+    next: u64,
+    /// Statements that are not recorded yet, with their names, by number.
+    open: BTreeMap<u64, Announced>,
+    /// The number of the statement that was found last.
+    found: u64,
+    /// The greatest number of a recorded statement.
+    highest: Option<u64>,
+    /// Some statements up to this log position have been forgotten.
+    forgotten: Option<EntryPosition>,
     writer: Writer,
 }
 
-fn key_of(announced: &Announced) -> LedgerKey {
+fn key_of(announced: &Announced) -> StatementKey {
     let position = announced.statement.position;
-    (position.offset, position.entry)
+    let mut hasher = DefaultHasher::new();
+    (&announced.resource, &announced.statement.scope).hash(&mut hasher);
+    StatementKey {
+        position: (position.offset, position.entry),
+        scope: hasher.finish(),
+    }
 }
 
 impl Ledger {
@@ -90,22 +112,42 @@ impl Ledger {
         if REMEMBERED <= self.expected.len()
             && let Some(oldest) = self.expected.pop_front()
         {
-            self.forgotten = Some(oldest.key);
+            self.forgotten = Some(oldest.key.position);
             if oldest.recorded.is_none() {
                 self.miss(oldest, part);
             }
         }
         let key = key_of(&announced);
         let print = self.print(&announced);
+        let number = self.next;
+        self.next += 1;
         self.expected.push_back(Expected {
             key,
+            number,
             print,
             caused,
             recorded: None,
         });
         if self.open.len() < OPEN_MAX {
-            self.open.insert(key, announced);
+            self.open.insert(number, announced);
         }
+    }
+
+    /// The index of the replay's statement.
+    fn find(&self, key: StatementKey) -> Option<usize> {
+        // An agent that is gone may open many thousand scopes at one log position. They are recorded in order, so
+        // the statement behind the last one found is tried first.
+        let behind = (self.found + 1).checked_sub(self.expected.front()?.number);
+        let behind = behind.and_then(|index| usize::try_from(index).ok());
+        let is_it = |index: &usize| self.expected.get(*index).is_some_and(|e| e.key == key);
+        if let Some(index) = behind.filter(is_it) {
+            return Some(index);
+        }
+        let is_before = |e: &Expected| e.key.position < key.position;
+        let first = self.expected.partition_point(is_before);
+        let there = self.expected.range(first..);
+        let mut there = there.take_while(|e| e.key.position == key.position);
+        there.position(|e| e.key == key).map(|at| first + at)
     }
 
     /// Takes a recorded statement whose cause the replay has passed.
@@ -117,12 +159,13 @@ impl Ledger {
         part: &mut PartitionAudit,
     ) {
         let key = key_of(announced);
-        if self.forgotten.is_some_and(|forgotten| key <= forgotten) {
-            let text = "statements announced again so late that they are not compared";
-            return part.remark("old_repeats", 1, recorded.offset, text);
-        }
-        let Ok(at) = self.expected.binary_search_by_key(&key, |e| e.key) else {
-            let text = "was announced, and the replay states nothing at this log position";
+        let Some(at) = self.find(key) else {
+            let is_old = |forgotten| key.position <= forgotten;
+            if self.forgotten.is_some_and(is_old) {
+                let text = "statements announced again so late that they are not compared";
+                return part.remark("old_repeats", 1, recorded.offset, text);
+            }
+            let text = "was announced, and the replay states nothing about it at this log position";
             return part.differs(Difference {
                 found: Some(Stated::of(&announced.statement.kind)),
                 recorded_at: Some(recorded.offset),
@@ -130,6 +173,7 @@ impl Ledger {
             });
         };
         let expected = self.expected[at];
+        self.found = expected.number;
         let equal = expected.print == self.print(announced);
         if !equal {
             let difference = self.changed(announced, expected, recorded, past);
@@ -144,13 +188,14 @@ impl Ledger {
             return;
         }
         self.expected[at].recorded = Some(recorded.offset);
-        self.open.remove(&key);
+        self.open.remove(&expected.number);
         part.compared += u64::from(equal);
         self.check_cause(announced, expected, recorded, part);
-        if self.highest.is_some_and(|highest| key < highest) {
+        let number = Some(expected.number);
+        if number < self.highest {
             self.check_order(announced, at, recorded, past, part);
         }
-        self.highest = self.highest.max(Some(key));
+        self.highest = self.highest.max(number);
     }
 
     fn changed(
@@ -162,7 +207,7 @@ impl Ledger {
     ) -> Difference {
         // If an earlier record announced it correctly, that record has the expected statement.
         let before = || past.at(expected.recorded?).map(|(_, announced)| announced);
-        let right = self.open.get(&expected.key).cloned().or_else(before);
+        let right = self.open.get(&expected.number).cloned().or_else(before);
         let text = match &right {
             Some(right) => format!("was announced otherwise: {}", unlike(right, announced)),
             None => "was announced otherwise".to_owned(),
@@ -223,16 +268,17 @@ impl Ledger {
 
     fn miss(&mut self, expected: Expected, part: &mut PartitionAudit) {
         let text = "is stated by the replay, and was not announced";
-        let difference = match self.open.remove(&expected.key) {
+        let (offset, entry) = expected.key.position;
+        let difference = match self.open.remove(&expected.number) {
             Some(announced) => Difference {
                 expected: Some(Stated::of(&announced.statement.kind)),
                 ..Difference::of_statement(DifferenceKind::Missing, &announced, text)
             },
             None => Difference {
-                entry: Some(expected.key.1),
+                entry: Some(entry),
                 ..Difference::of_record(
                     DifferenceKind::Missing,
-                    (part.partition, "hits", expected.key.0),
+                    (part.partition, "hits", offset),
                     format!("a statement {text}"),
                 )
             },
@@ -247,17 +293,18 @@ impl Ledger {
             if expected.recorded.is_some() {
                 continue;
             }
-            if expected.key.0 < proved {
+            let (offset, _) = expected.key.position;
+            if offset < proved {
                 self.miss(expected, part);
             } else {
                 let text = "statements at the log's end that cannot have been recorded yet";
-                part.remark("pending", 1, expected.key.0, text);
+                part.remark("pending", 1, offset, text);
             }
         }
     }
 }
 
-/// The parts in which two statements differ.
+/// The parts in which two statements about one scope differ.
 fn unlike(right: &Announced, found: &Announced) -> String {
     use tollgate_shared::wire::statement::StatementKind;
 
@@ -265,12 +312,6 @@ fn unlike(right: &Announced, found: &Announced) -> String {
     let (a, b) = (&right.statement, &found.statement);
     if right.log != found.log {
         parts.push("log");
-    }
-    if right.resource != found.resource {
-        parts.push("resource");
-    }
-    if a.scope != b.scope {
-        parts.push("scope");
     }
     if a.position.generation != b.position.generation {
         parts.push("generation");
@@ -291,3 +332,6 @@ fn unlike(right: &Announced, found: &Announced) -> String {
     }
     parts.join(", ")
 }
+
+#[cfg(test)]
+mod tests;
