@@ -17,12 +17,16 @@ groups.probation = { limit = 4, members = ["new-1", "new-2"] }
 "#;
 
 pub(crate) async fn sandbox(served: &Served, name: &str) -> (Agent, Copies) {
+    on(served, name, "sandbox").await
+}
+
+async fn on(served: &Served, name: &str, resource: &str) -> (Agent, Copies) {
     let agent = Agent::builder()
         .name(name)
         .aggregator(served.agents.to_string())
         .build()
         .expect("good settings");
-    let copies = agent.copies("sandbox");
+    let copies = agent.copies(resource);
     assert!(agent.ready(DEADLINE).await, "{name} hears the aggregator");
     (agent, copies)
 }
@@ -137,4 +141,100 @@ async fn full_domains_and_groups_are_explained_by_their_holds() {
     );
     assert!(text.contains("limit        4 copies at a time"), "{text}");
     drop((first, of_new));
+}
+
+const SHARED: &str = r#"
+version = 1
+rules = 2
+[copies.shared]
+limit = 2
+global = 3
+groups.probation = { limit = 2, members = ["b"] }
+"#;
+
+/// A directory with a journal, and the code of a hold of two copies that filled `b`, its group, and all domains
+/// together. By now all of them have room again.
+async fn filled_at_once() -> (tempfile::TempDir, String) {
+    let dir = directory(SHARED);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let (_web, copies) = on(&served, "web", "shared").await;
+    let first = take(&copies, "a", 1).await;
+    // Fills b, its group, and all domains together.
+    let second = take(&copies, "b", 2).await;
+    let denied = until(&copies, "zed", true).await.expect("full");
+    let code = denied.code().expect("stated").to_string();
+    drop(first);
+    until(&copies, "zed", false).await;
+    drop(second);
+    until(&copies, "b", false).await;
+    (dir, code)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_code_of_several_denials_is_explained_by_each_of_them() {
+    let (dir, code) = filled_at_once().await;
+    let found = explain(dir.path(), &[&code]);
+    assert_eq!(
+        (&found["code"], &found["domain"]),
+        (&code.clone().into(), &"b".into())
+    );
+    assert_eq!(found["denial"]["limit"], 2, "{found:#}");
+    assert_eq!(holders(&found), [("web", 2)]);
+    let others = found["same_code"].as_array().expect("a list");
+    let named = |of: &Value| {
+        (
+            of["scope"].clone(),
+            of["group"].clone(),
+            of["denial"]["limit"].clone(),
+        )
+    };
+    let named: Vec<_> = others.iter().map(named).collect();
+    let group = ("group".into(), "probation".into(), 2.into());
+    assert_eq!(named, [group, ("resource".into(), Value::Null, 3.into())]);
+    let of_all = &others[1];
+    assert_eq!(holders(of_all), [("web", 3)]);
+    // All domains together had room again before `b` had.
+    let until = |of: &Value| of["denial"]["until_us"].as_u64().expect("it was lifted");
+    assert!(until(of_all) < until(&found), "{found:#}");
+    assert!(of_all["denial"]["recorded_us"].is_u64(), "{found:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_denial_of_a_code_has_sentences_of_its_own() {
+    let (dir, code) = filled_at_once().await;
+    let found = explain(dir.path(), &[&code]);
+    let sentences = found["sentences"].as_array().expect("a list");
+    let said = |start: &str, end: &str| {
+        let mut all = sentences.iter().filter_map(Value::as_str);
+        all.any(|one| one.starts_with(start) && one.contains(end))
+    };
+    let list = "caused 3 denials, which have the same code: \
+                shared of b; group probation of shared; shared of all domains together";
+    assert!(
+        said("a hold of web: 2 copies for b (offset", list),
+        "{found:#}"
+    );
+    assert!(
+        said("shared of b was full", "its limit is 2 copies"),
+        "{found:#}"
+    );
+    let of_all = "shared of all domains together was full";
+    assert!(said(of_all, "its limit is 3 copies"), "{found:#}");
+    assert!(
+        said("3 copies of it were held then: 3 by web", ""),
+        "{found:#}"
+    );
+
+    let (_, text, _) = run(
+        dir.path(),
+        &["explain", &code, "--journal", "tollgate-data"],
+    );
+    let (_, of_all) = text
+        .split_once("also denied  all domains together, under the same code\n")
+        .expect("the denial of all domains");
+    assert!(
+        of_all.starts_with("limit        3 copies at a time\n"),
+        "{text}"
+    );
 }

@@ -10,7 +10,7 @@ use tollgate_shared::wire::statement::{Cause, Denial, StatementKind};
 use super::follow::{FollowUntil, PairFollow};
 use super::history::{EntryFate, ExplainedEntry, PairStatement, denial_of, key};
 use super::view::{CallView, DenialView, Explanation, StatementView, VersionView};
-use super::{AskedPair, ExplainError, counts, open, recorded, sentences};
+use super::{AskedPair, ExplainError, counts, open, recorded_at, sentences};
 use crate::range::Utc;
 use crate::source::Source;
 use tollgate_limits::versions::in_one_line;
@@ -150,14 +150,15 @@ fn denied(
     let partition = explanation.partition;
     let stated = &follow.statements[index];
     let position = stated.statement.position;
-    let recorded = recorded(source, partition, |a| a.statement.position == position)?;
+    let of = (partition, &*explanation.resource);
+    let recorded = recorded_at(source, of, &stated.statement)?;
     let span = closure(follow, index);
     let since = follow.statements[span.start].since;
     let until = ended(&follow.statements[span.end - 1]);
     explanation.denied = true;
     explanation.reason = reason_of(denial.cause);
     explanation.code = Some(Code::new(partition, position).to_string());
-    explanation.denial = Some(denial_view(stated, &denial, recorded.map(|(at, _)| at)));
+    explanation.denial = Some(denial_view(stated, &denial, recorded));
     explanation.statements = follow
         .statements
         .range(span)

@@ -6,9 +6,14 @@
 //! release              probation has room again    the end of the denial
 //! ```
 //!
+//! One hold may fill several scopes, say its domain and all domains together. Their denials have the same code, and
+//! the explanation of the code is about all of them: which of them refused a call, the code does not tell.
+//!
 //! Copies have no windows: a scope is full of the copies that are held at that moment. The engine
 //! replays the whole partition, since holds of all domains may share a group. Knows nothing of
 //! agents' own refusals. What stays true: the holders shown are those that the engine counts.
+
+mod sentences;
 
 use std::collections::BTreeMap;
 
@@ -17,29 +22,61 @@ use tollgate_shared::escape::escaped;
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::log_position::Code;
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::holds::{HoldAction, HoldBatch};
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement};
+use tollgate_shared::wire::statement::{Denial, Scope, Statement};
 
-use super::answer::{position_text, reason_of, version_view};
+use super::answer::{reason_of, version_view};
 use super::follow::FollowUntil;
 use super::history::{denial_of, key};
-use super::sentences::banned;
-use super::view::{DenialView, Explanation, HolderView, StatementView};
-use super::{AskedPair, Begun, ExplainError, begin, partition_of_everybody, recorded};
+use super::view::{DenialView, Explanation, HolderView, ScopeDenialView, StatementView};
+use super::{AskedPair, Begun, ExplainError, begin, partition_of_everybody, recorded_at};
 use crate::range::Utc;
 use crate::replay::ReplayError;
 use crate::source::{Cursor, ReadStep, Source};
+use sentences::{cause_of, held_by, words_of};
 use tollgate_log::{Delivered, Stream};
-
-/// How many agents a sentence names.
-const NAMED_MAX: usize = 5;
 
 /// A statement about a scope, and when the record that caused it was appended.
 #[derive(Clone)]
 struct ScopeStatement {
     statement: Statement,
     appended: Timestamp,
+}
+
+/// A denial that the question is about.
+struct CopiesDenial {
+    stated: ScopeStatement,
+    denial: Denial,
+    /// The agents that held copies of its scope at that moment.
+    holders: Vec<HolderView>,
+    /// The statement that ended it; `None`: none up to the end of the log.
+    lifted: Option<ScopeStatement>,
+}
+
+impl CopiesDenial {
+    /// From a statement; `None` if it is a lift.
+    fn of(stated: &ScopeStatement) -> Option<Self> {
+        Some(Self {
+            denial: denial_of(&stated.statement)?,
+            stated: stated.clone(),
+            holders: Vec::new(),
+            lifted: None,
+        })
+    }
+
+    /// Takes a lift, which ends the denial if it is about the same scope and the first one since.
+    fn lift(&mut self, lift: &ScopeStatement) {
+        if self.stated.statement.scope == lift.statement.scope {
+            self.lifted.get_or_insert_with(|| lift.clone());
+        }
+    }
+
+    /// When it ended: by a lift, or by itself. A ban has an end of its own; a full scope has none.
+    fn until(&self) -> Timestamp {
+        let lifted = self.lifted.as_ref();
+        let lifted = lifted.map_or(Timestamp::MAX, |lifted| lifted.appended);
+        lifted.min(self.denial.end)
+    }
 }
 
 struct CopiesReading<'a> {
@@ -79,7 +116,7 @@ pub(super) fn explain(
         now: Timestamp::ZERO,
         cause: None,
     };
-    let found = reading.upto_the_moment()?;
+    let mut found = reading.upto_the_moment()?;
     let mut explanation = Explanation {
         schema: "tollgate.explain/1",
         log: source.name(),
@@ -93,51 +130,52 @@ pub(super) fn explain(
         reason: "room",
         ..Explanation::default()
     };
-    let Some((stated, denial)) = found else {
+    if found.is_empty() {
         reading.not_denied(&mut explanation);
         return Ok(explanation);
-    };
-    let scope = stated.statement.scope.clone();
-    explanation.holders = reading
-        .copies()
-        .map_or_else(Vec::new, |of| holders(of, &scope));
-    let lifted = reading.lift_of(&scope)?;
-    reading.denied(&mut explanation, &stated, &denial, lifted.as_ref())?;
+    }
+    reading.read_to_lifts(&mut found)?;
+    reading.denied(&mut explanation, &found)?;
     Ok(explanation)
 }
 
 impl CopiesReading<'_> {
-    /// Applies records up to the requested instant or log position. Returns the denial in force then,
-    /// if there was one.
-    fn upto_the_moment(&mut self) -> Result<Option<(ScopeStatement, Denial)>, ExplainError> {
-        loop {
-            let Some(delivered) = self.next()? else {
-                break;
-            };
+    /// Applies records up to the requested instant or log position. Returns the denial in force then, or all denials
+    /// that the log position caused, the narrowest first; none if there was no denial.
+    fn upto_the_moment(&mut self) -> Result<Vec<CopiesDenial>, ExplainError> {
+        let mut found = Vec::new();
+        while let Some(delivered) = self.next()? {
             if matches!(self.asked.until, FollowUntil::Instant(at) if at < delivered.appended) {
                 self.waiting.push_front(delivered);
                 break;
             }
-            let found = self.apply(&delivered)?;
-            if let Some(stated) = found {
-                let denial = denial_of(&stated.statement);
-                let none = || self.nothing_there();
-                return denial.map(|denial| Some((stated, denial))).ok_or_else(none);
+            self.apply(&delivered, &mut found)?;
+            if !found.is_empty() {
+                break;
             }
         }
-        if let FollowUntil::Position(_) = self.asked.until {
+        if let (FollowUntil::Position(_), true) = (self.asked.until, found.is_empty()) {
             return Err(self.nothing_there());
         }
-        let in_force = self.scopes().into_iter().find_map(|scope| {
-            let stated = self.last.get(&name_of(&scope))?;
-            let denial = denial_of(&stated.statement)?;
-            let now = match self.asked.until {
-                FollowUntil::Instant(at) => at,
-                FollowUntil::Position(_) | FollowUntil::End => self.now,
-            };
-            (now < denial.end).then(|| (stated.clone(), denial))
-        });
-        Ok(in_force)
+        if found.is_empty() {
+            found.extend(self.in_force());
+        }
+        for of in &mut found {
+            of.holders = self.holders_of(&of.stated.statement.scope);
+        }
+        Ok(found)
+    }
+
+    /// The denial in force: of the scopes that the domain belongs to, of the narrowest one that is denied.
+    fn in_force(&self) -> Option<CopiesDenial> {
+        let now = match self.asked.until {
+            FollowUntil::Instant(at) => at,
+            FollowUntil::Position(_) | FollowUntil::End => self.now,
+        };
+        self.scopes().into_iter().find_map(|scope| {
+            let found = CopiesDenial::of(self.last.get(&name_of(&scope))?)?;
+            (now < found.denial.end).then_some(found)
+        })
     }
 
     fn nothing_there(&self) -> ExplainError {
@@ -166,19 +204,18 @@ impl CopiesReading<'_> {
             .map(|(_, copies)| copies)
     }
 
-    /// Goes on until the scope has room again; `None` if the log ends before that.
-    fn lift_of(&mut self, scope: &Scope) -> Result<Option<ScopeStatement>, ExplainError> {
-        let name = name_of(scope);
-        loop {
-            let open = self.last.get(&name);
-            if let Some(stated) = open.filter(|stated| denial_of(&stated.statement).is_none()) {
-                return Ok(Some(stated.clone()));
-            }
-            let Some(delivered) = self.next()? else {
-                return Ok(None);
-            };
-            self.apply(&delivered)?;
+    fn holders_of(&self, scope: &Scope) -> Vec<HolderView> {
+        self.copies().map_or_else(Vec::new, |of| holders(of, scope))
+    }
+
+    /// Goes on until each of the denials has been lifted, or to the end of the log.
+    fn read_to_lifts(&mut self, found: &mut Vec<CopiesDenial>) -> Result<(), ExplainError> {
+        while found.iter().any(|of| of.lifted.is_none())
+            && let Some(delivered) = self.next()?
+        {
+            self.apply(&delivered, found)?;
         }
+        Ok(())
     }
 
     fn next(&mut self) -> Result<Option<Delivered>, ExplainError> {
@@ -205,17 +242,20 @@ impl CopiesReading<'_> {
         }
     }
 
-    /// Applies a record. Returns the statement at the requested log position if this record causes
-    /// it.
-    fn apply(&mut self, delivered: &Delivered) -> Result<Option<ScopeStatement>, ExplainError> {
+    /// Applies a record. Adds the denials that the requested log position causes, and notes which denials are lifted.
+    fn apply(
+        &mut self,
+        delivered: &Delivered,
+        found: &mut Vec<CopiesDenial>,
+    ) -> Result<(), ExplainError> {
         self.begun.next = delivered.offset + 1;
         self.now = delivered.appended;
+        let record = Record::decode(&delivered.bytes);
         // Hits do not affect copies.
-        if matches!(Record::decode(&delivered.bytes), Ok(Record::Hits(_))) {
-            return Ok(None);
+        if matches!(record, Ok(Record::Hits(_))) {
+            return Ok(());
         }
         self.begun.replay.apply(delivered, self.source)?;
-        let mut found = None;
         for ruled in &self.begun.replay.rulings().statements {
             if *ruled.resource != *self.asked.resource {
                 continue;
@@ -224,107 +264,100 @@ impl CopiesReading<'_> {
                 statement: ruled.statement.clone(),
                 appended: delivered.appended,
             };
-            let is_asked = |position| key(&stated.statement) == position;
-            if matches!(self.asked.until, FollowUntil::Position(position) if is_asked(position)) {
-                // One operation may fill several scopes: report the narrowest.
-                found.get_or_insert_with(|| stated.clone());
+            match CopiesDenial::of(&stated) {
+                // One log position may cause several denials.
+                Some(denial) if self.is_asked(key(&stated.statement)) => found.push(denial),
+                Some(_) => {}
+                None => found.iter_mut().for_each(|of| of.lift(&stated)),
             }
             self.last.insert(name_of(&stated.statement.scope), stated);
         }
-        if let Some(stated) = &found
-            && let Ok(Record::Holds(batch)) = Record::decode(&delivered.bytes)
+        if let (Ok(Record::Holds(batch)), FollowUntil::Position((offset, entry))) =
+            (record, self.asked.until)
+            && offset == delivered.offset
         {
-            self.cause = cause_of(&batch, stated.statement.position.entry);
+            self.cause = cause_of(&batch, entry);
         }
-        Ok(found)
+        Ok(())
     }
 
+    fn is_asked(&self, position: (u64, u32)) -> bool {
+        self.asked.until == FollowUntil::Position(position)
+    }
+
+    /// Explains the first of these denials, and the others beside it.
     fn denied(
         &self,
         explanation: &mut Explanation,
-        stated: &ScopeStatement,
-        denial: &Denial,
-        lifted: Option<&ScopeStatement>,
+        found: &[CopiesDenial],
     ) -> Result<(), ExplainError> {
+        let Some((first, others)) = found.split_first() else {
+            return Ok(());
+        };
         let partition = explanation.partition;
-        let position = stated.statement.position;
-        let recorded = recorded(self.source, partition, |a| a.statement.position == position)?;
-        // A ban has an end of its own; a full scope has none.
-        let until = lifted.map_or(Timestamp::MAX, |lifted| lifted.appended);
-        let until = until.min(denial.end);
-        let until_us = (until < Timestamp::MAX).then(|| until.as_micros());
-        if let Scope::Pair(domain) = &stated.statement.scope {
-            explanation.domain = Some(domain.to_string());
-        }
-        explanation.denied = true;
-        explanation.reason = reason_of(denial.cause);
-        explanation.code = Some(Code::new(partition, position).to_string());
-        explanation.denial = Some(DenialView {
-            cause: denial.cause.to_string(),
-            tier: None,
-            limit: denial.limit,
-            window_us: 0,
-            since_us: stated.appended.as_micros(),
-            appended_us: stated.appended.as_micros(),
-            recorded_us: recorded.map(|(at, _)| at.as_micros()),
-            until_us,
-        });
         let view = |of: &ScopeStatement, says| StatementView {
-            code: Code {
-                partition,
-                position: of.statement.position,
-            }
-            .to_string(),
+            code: Code::new(partition, of.statement.position).to_string(),
             at_us: of.appended.as_micros(),
             until_us: None,
             says,
             cause: denial_of(&of.statement).map(|denial| denial.cause.to_string()),
         };
-        explanation.statements = vec![view(stated, "denied")];
+        explanation.domain = match &first.stated.statement.scope {
+            Scope::Pair(domain) => Some(domain.to_string()),
+            Scope::Group(_) | Scope::Resource if self.asked.code.is_some() => None,
+            Scope::Group(_) | Scope::Resource => explanation.domain.take(),
+        };
+        explanation.denied = true;
+        explanation.reason = reason_of(first.denial.cause);
+        explanation.code = Some(Code::new(partition, first.stated.statement.position).to_string());
+        explanation.denial = Some(self.denial_view(partition, first)?);
+        explanation.statements = vec![view(&first.stated, "denied")];
         explanation
             .statements
-            .extend(lifted.map(|of| view(of, "open")));
+            .extend(first.lifted.as_ref().map(|of| view(of, "open")));
+        explanation.holders = first.holders.clone();
+        let others = others.iter().map(|of| self.same_code(partition, of));
+        explanation.same_code = others.collect::<Result<_, _>>()?;
         let book = self.begun.replay.book();
-        explanation.version = version_view(book, denial.version, explanation);
-        explanation.sentences = self.sentences_of(explanation, (stated, denial), lifted, until);
+        explanation.version = version_view(book, first.denial.version, explanation);
+        explanation.sentences = sentences::write(explanation, self.cause.as_deref(), found);
         Ok(())
     }
 
-    /// The denial in words: its state, since when, until when, and by what.
-    fn sentences_of(
+    fn denial_view(&self, partition: u32, of: &CopiesDenial) -> Result<DenialView, ExplainError> {
+        let resource = (partition, &*self.asked.resource);
+        let recorded = recorded_at(self.source, resource, &of.stated.statement)?;
+        let until = of.until();
+        Ok(DenialView {
+            cause: of.denial.cause.to_string(),
+            tier: None,
+            limit: of.denial.limit,
+            window_us: 0,
+            since_us: of.stated.appended.as_micros(),
+            appended_us: of.stated.appended.as_micros(),
+            recorded_us: recorded.map(Timestamp::as_micros),
+            until_us: (until < Timestamp::MAX).then(|| until.as_micros()),
+        })
+    }
+
+    /// Another denial under the same code.
+    fn same_code(
         &self,
-        explanation: &Explanation,
-        (stated, denial): (&ScopeStatement, &Denial),
-        lifted: Option<&ScopeStatement>,
-        until: Timestamp,
-    ) -> Vec<String> {
-        let words = words_of(&stated.statement.scope, &self.asked.resource);
-        let since = Utc(stated.appended);
-        let how = match denial.cause {
-            Cause::Banned => {
-                let by = banned(explanation.version.as_ref());
-                format!("denied from {since} until {}: {by}", Utc(until))
-            }
-            _ => {
-                let until = match lifted {
-                    Some(lifted) => format!("until {}", Utc(lifted.appended)),
-                    None => "and had no room again to the end of the log".to_owned(),
-                };
-                let limit = denial.limit;
-                format!("full from {since} {until}: its limit is {limit} copies at a time")
-            }
+        partition: u32,
+        of: &CopiesDenial,
+    ) -> Result<ScopeDenialView, ExplainError> {
+        let (scope, domain, group) = match &of.stated.statement.scope {
+            Scope::Pair(domain) => ("pair", Some(domain.clone()), None),
+            Scope::Group(group) => ("group", None, Some(group.clone())),
+            Scope::Resource => ("resource", None, None),
         };
-        let version = denial.version;
-        let mut sentences = vec![format!("{words} was {how}, by limits version {version}")];
-        let cause = self.cause.as_ref();
-        sentences.extend(cause.map(|cause| {
-            format!(
-                "it became so by {cause} ({})",
-                position_text(key(&stated.statement))
-            )
-        }));
-        sentences.push(held_by(&explanation.holders, "then"));
-        sentences
+        Ok(ScopeDenialView {
+            scope,
+            domain,
+            group,
+            denial: self.denial_view(partition, of)?,
+            holders: of.holders.clone(),
+        })
     }
 
     fn not_denied(&self, explanation: &mut Explanation) {
@@ -339,31 +372,12 @@ impl CopiesReading<'_> {
         } else if limits.namespace_of(&self.asked.resource).ignore_configured {
             explanation.reason = "ignored";
         }
-        explanation.holders = self
-            .copies()
-            .map_or_else(Vec::new, |of| holders(of, &scope));
+        explanation.holders = self.holders_of(&scope);
         explanation.sentences = vec![
             format!("{words} had room at {}", Utc(self.now)),
             held_by(&explanation.holders, "then"),
         ];
     }
-}
-
-/// The operation of a batch that caused something, in words.
-fn cause_of(batch: &HoldBatch<'_>, entry: u32) -> Option<String> {
-    let op = batch.ops().nth(entry as usize)?;
-    let agent = batch.sender.agent;
-    let (copies, domain) = match op.action {
-        HoldAction::Hold { domain, copies } | HoldAction::Reserve { domain, copies, .. } => {
-            (copies, domain)
-        }
-        _ => return None,
-    };
-    Some(format!(
-        "a hold of {}: {copies} copies for {}",
-        escaped(agent),
-        escaped(domain)
-    ))
 }
 
 /// The agents that hold copies of a scope, most first; staged copies have no agent.
@@ -399,33 +413,10 @@ fn holders(copies: &Copies, scope: &Scope) -> Vec<HolderView> {
     holders
 }
 
-fn held_by(holders: &[HolderView], when: &str) -> String {
-    let copies: u64 = holders.iter().map(|of| of.copies).sum();
-    let named = holders.iter().take(NAMED_MAX).map(|of| {
-        let agent = escaped(of.agent.as_deref().unwrap_or("no agent (staged)"));
-        format!("{} by {agent}", of.copies)
-    });
-    match copies {
-        0 => format!("no copies of it were held {when}"),
-        _ => format!(
-            "{copies} copies of it were held {when}: {}",
-            named.collect::<Vec<_>>().join(", ")
-        ),
-    }
-}
-
 fn name_of(scope: &Scope) -> String {
     match scope {
         Scope::Pair(domain) => format!("domain {}", escaped(domain)),
         Scope::Group(group) => format!("group {}", escaped(group)),
         Scope::Resource => "resource".to_owned(),
-    }
-}
-
-fn words_of(scope: &Scope, resource: &str) -> String {
-    match scope {
-        Scope::Pair(domain) => format!("{} of {}", escaped(resource), escaped(domain)),
-        Scope::Group(group) => format!("group {} of {}", escaped(group), escaped(resource)),
-        Scope::Resource => format!("{}, of all domains together,", escaped(resource)),
     }
 }

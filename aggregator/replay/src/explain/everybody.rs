@@ -18,7 +18,7 @@ use super::counts::window_of;
 use super::follow::FollowUntil;
 use super::history::{denial_of, key};
 use super::view::{DenialView, Explanation, StatementView};
-use super::{AskedPair, ExplainError, begin, partition_of_everybody, record_at, recorded};
+use super::{AskedPair, ExplainError, begin, partition_of_everybody, record_at, recorded_at};
 use crate::range::Utc;
 use crate::replay::{RecordResult, ReplayError};
 use crate::source::{ReadStep, Source};
@@ -165,7 +165,7 @@ fn answer(
     };
     let stated = &stated[index];
     let position = stated.statement.position;
-    let recorded = recorded(source, partition, |a| a.statement.position == position)?;
+    let recorded = recorded_at(source, (partition, &asked.resource), &stated.statement)?;
     explanation.denied = true;
     explanation.reason = reason_of(denial.cause);
     explanation.code = Some(Code::new(partition, position).to_string());
@@ -176,7 +176,7 @@ fn answer(
         window_us: denial.window.as_micros(),
         since_us: stated.since.as_micros(),
         appended_us: stated.appended.as_micros(),
-        recorded_us: recorded.map(|(at, _)| at.as_micros()),
+        recorded_us: recorded.map(Timestamp::as_micros),
         until_us: end_us(denial.end),
     });
     explanation.statements = vec![StatementView {

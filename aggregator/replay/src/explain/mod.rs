@@ -34,7 +34,7 @@ use tollgate_shared::names::{EVERYBODY, partition_of_pair, partition_of_resource
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::statement::Scope;
+use tollgate_shared::wire::statement::{Scope, Statement};
 
 use crate::range::{Point, Range};
 use crate::replay::{Replay, ReplayError};
@@ -285,8 +285,23 @@ fn announced_at(source: &dyn Source, code: Code) -> Result<Option<Announced>, So
     Ok(found.map(|(_, announced)| announced))
 }
 
+/// When a statement about a resource was first recorded; `None`: it is not recorded.
+fn recorded_at(
+    source: &dyn Source,
+    (partition, resource): (u32, &str),
+    statement: &Statement,
+) -> Result<Option<Timestamp>, SourceError> {
+    // Statements about other scopes may have the same log position.
+    let found = recorded(source, partition, |announced| {
+        *announced.resource == *resource
+            && announced.statement.scope == statement.scope
+            && announced.statement.position == statement.position
+    })?;
+    Ok(found.map(|(at, _)| at))
+}
+
 /// The first recorded statement that `wanted` accepts, and when it was recorded.
-pub(crate) fn recorded(
+fn recorded(
     source: &dyn Source,
     partition: u32,
     wanted: impl Fn(&Announced) -> bool,

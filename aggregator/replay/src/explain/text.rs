@@ -5,9 +5,10 @@ use std::fmt;
 use tollgate_limits::print_span;
 use tollgate_shared::escape::escaped;
 use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::statement::Cause;
 
 use super::constraints;
-use super::view::{Explanation, TierView};
+use super::view::{DenialView, Explanation, HolderView, TierView};
 use crate::range::Utc;
 use crate::tags::unchecked_line;
 
@@ -22,9 +23,13 @@ impl fmt::Display for Explanation {
         if let Some(code) = &self.code {
             writeln!(f, "\ncode         {code}")?;
         }
-        self.write_denial(f)?;
+        if let Some(denial) = &self.denial {
+            writeln!(f, "partition    {}", self.partition)?;
+            write_denial(f, denial)?;
+        }
         self.write_window(f)?;
-        self.write_holders(f)?;
+        write_holders(f, &self.holders)?;
+        self.write_same_code(f)?;
         self.write_moment(f)?;
         self.write_calls(f)?;
         self.write_statements(f)?;
@@ -33,31 +38,6 @@ impl fmt::Display for Explanation {
 }
 
 impl Explanation {
-    /// The denial: by which limit, since when, until when.
-    fn write_denial(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(denial) = &self.denial {
-            writeln!(f, "partition    {}", self.partition)?;
-            if self.reason == "full" {
-                writeln!(f, "limit        {} copies at a time", denial.limit)?;
-            } else {
-                writeln!(
-                    f,
-                    "limit        {}: {} in {}",
-                    denial.cause,
-                    denial.limit,
-                    span(denial.window_us)
-                )?;
-            }
-            writeln!(f, "since        {}", at(denial.since_us))?;
-            writeln!(f, "until        {}", until(denial.until_us))?;
-            match denial.recorded_us {
-                Some(us) => writeln!(f, "announced    {} (when it was recorded)", at(us))?,
-                None => writeln!(f, "announced    not recorded")?,
-            }
-        }
-        Ok(())
-    }
-
     /// Which agents' hits filled the window.
     fn write_window(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(window) = &self.window {
@@ -84,19 +64,17 @@ impl Explanation {
         Ok(())
     }
 
-    /// The agents that held the copies.
-    fn write_holders(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.holders.is_empty() {
-            writeln!(f, "\nwho held copies of it")?;
-        }
-        for of in &self.holders {
-            let agent = escaped(of.agent.as_deref().unwrap_or("(staged)"));
-            let since = at(of.oldest_us);
-            writeln!(
-                f,
-                "{:>12}  {agent}, in {} holds, the oldest of {since}",
-                of.copies, of.holds
-            )?;
+    /// The other denials that have the code.
+    fn write_same_code(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for of in &self.same_code {
+            let of_whom = match (&of.domain, &of.group) {
+                (Some(domain), _) => escaped(domain).to_string(),
+                (None, Some(group)) => format!("group {}", escaped(group)),
+                (None, None) => "all domains together".to_owned(),
+            };
+            writeln!(f, "\nalso denied  {of_whom}, under the same code")?;
+            write_denial(f, &of.denial)?;
+            write_holders(f, &of.holders)?;
         }
         Ok(())
     }
@@ -189,6 +167,42 @@ impl Explanation {
         }
         Ok(())
     }
+}
+
+/// A denial: by which limit, since when, until when.
+fn write_denial(f: &mut fmt::Formatter<'_>, denial: &DenialView) -> fmt::Result {
+    let DenialView { cause, limit, .. } = denial;
+    match *cause == Cause::Full.to_string() {
+        true => writeln!(f, "limit        {limit} copies at a time")?,
+        false => writeln!(
+            f,
+            "limit        {cause}: {limit} in {}",
+            span(denial.window_us)
+        )?,
+    }
+    writeln!(f, "since        {}", at(denial.since_us))?;
+    writeln!(f, "until        {}", until(denial.until_us))?;
+    match denial.recorded_us {
+        Some(us) => writeln!(f, "announced    {} (when it was recorded)", at(us)),
+        None => writeln!(f, "announced    not recorded"),
+    }
+}
+
+/// The agents that held the copies.
+fn write_holders(f: &mut fmt::Formatter<'_>, holders: &[HolderView]) -> fmt::Result {
+    if !holders.is_empty() {
+        writeln!(f, "\nwho held copies of it")?;
+    }
+    for of in holders {
+        let agent = escaped(of.agent.as_deref().unwrap_or("(staged)"));
+        let since = at(of.oldest_us);
+        writeln!(
+            f,
+            "{:>12}  {agent}, in {} holds, the oldest of {since}",
+            of.copies, of.holds
+        )?;
+    }
+    Ok(())
 }
 
 fn write_tier(f: &mut fmt::Formatter<'_>, tier: &TierView) -> fmt::Result {

@@ -39,6 +39,9 @@ pub struct Explanation {
     pub window: Option<WindowView>,
     /// If copies are limited: the agents that held copies of the scope at that moment, most first.
     pub holders: Vec<HolderView>,
+    /// If copies are limited: the other denials that have this code, because one log position caused them all; those
+    /// of groups first, that of all domains last.
+    pub same_code: Vec<ScopeDenialView>,
     /// The tiers at that moment, lowest first.
     pub tiers: Vec<TierView>,
     /// The hard limit, windows, quotas and bucket at that moment, in the order in which the rules check them.
@@ -72,6 +75,21 @@ pub struct DenialView {
     pub recorded_us: Option<u64>,
     /// When the denial ends by itself; null: never.
     pub until_us: Option<u64>,
+}
+
+/// A denial of another scope, under the same code.
+#[derive(Clone, Debug, Serialize)]
+pub struct ScopeDenialView {
+    /// The scope: `pair`, `group` or `resource`.
+    pub scope: &'static str,
+    /// The domain, if a pair was denied.
+    pub domain: Option<Box<str>>,
+    /// The group, if a group was denied.
+    pub group: Option<Box<str>>,
+    /// Its denial.
+    pub denial: DenialView,
+    /// The agents that held copies of the scope at that moment, most first.
+    pub holders: Vec<HolderView>,
 }
 
 /// A statement.

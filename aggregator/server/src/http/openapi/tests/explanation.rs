@@ -65,17 +65,24 @@ fn an_explanation_is_as_described() {
 
 /// The remaining parts, which belong to causes other than a tier.
 fn parts() -> Explanation {
+    let denial = explained::DenialView {
+        cause: "tier 1".to_owned(),
+        tier: Some(1),
+        limit: 5,
+        window_us: 1,
+        since_us: 1,
+        appended_us: 1,
+        recorded_us: None,
+        until_us: Some(2),
+    };
+    let holder = explained::HolderView {
+        agent: None,
+        copies: 1,
+        holds: 1,
+        oldest_us: 1,
+    };
     Explanation {
-        denial: Some(explained::DenialView {
-            cause: "tier 1".to_owned(),
-            tier: Some(1),
-            limit: 5,
-            window_us: 1,
-            since_us: 1,
-            appended_us: 1,
-            recorded_us: None,
-            until_us: Some(2),
-        }),
+        denial: Some(denial.clone()),
         statements: vec![explained::StatementView {
             code: code().to_string(),
             at_us: 1,
@@ -90,11 +97,13 @@ fn parts() -> Explanation {
             excerpt: "[rate]".to_owned(),
             text: "[rate]".to_owned(),
         }),
-        holders: vec![explained::HolderView {
-            agent: None,
-            copies: 1,
-            holds: 1,
-            oldest_us: 1,
+        holders: vec![holder.clone()],
+        same_code: vec![explained::ScopeDenialView {
+            scope: "resource",
+            domain: None,
+            group: None,
+            denial,
+            holders: vec![holder],
         }],
         constraints: vec![explained::ConstraintView {
             name: "hard".to_owned(),
