@@ -23,8 +23,9 @@ const WINDOW: u64 = 128;
 const KEPT: Span = Span::from_secs(600);
 /// The unit of log time for which the least append − sent is kept.
 const MINUTE: Span = Span::from_secs(60);
-/// The greatest difference between append and sent that is not taken as a clock error, in microseconds.
-const TOLERATED_US: u64 = 250_000;
+/// The greatest difference between append and sent that is not taken as a clock error: stamps may be wrong by as much.
+pub const CLOCK_TOLERATED: Span = Span::from_millis(250);
+const TOLERATED_US: u64 = CLOCK_TOLERATED.as_micros();
 
 /// Whether a batch is to be ruled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

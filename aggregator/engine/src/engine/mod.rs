@@ -70,6 +70,7 @@ use versions::Steps;
 
 pub use denials::LiveDenial;
 pub use digests::is_digest_due;
+pub use epochs::CLOCK_TOLERATED;
 pub use hits::TOO_OLD;
 pub use near::PairNear;
 pub use query::{BucketView, CopiesFault, Count, PairView};

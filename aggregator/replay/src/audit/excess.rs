@@ -2,20 +2,22 @@
 //!
 //! ```text
 //! unguarded    the agent marked the call: it had received no watermark, or it refused nothing
-//! propagation  no denial that reached beyond the call had been stated, or it was stated less than a second before
+//! propagation  no denial that ended more than 250 ms after the call had been stated, or it was stated less than a
+//!              second before
 //! restart      the call was made in the first second of an agent's or aggregator's process that began since
 //! loss         the denial had been stated for a second or more, and the agent did not refuse by it
 //! ```
 //!
 //! The bound is a second because a guarded agent has received a watermark of the partition within the last second,
-//! and so must have received any older denial. Global limits are not covered. Knows nothing of the rules. What stays
-//! true: each copy of excess has one cause, and memory is bounded.
+//! and so must have received any older denial. It is 250 ms because agents end denials some milliseconds early, so that
+//! no call is refused too long, and the stamps of calls may be wrong by that much. Global limits are not covered. Knows
+//! nothing of the rules. What stays true: each copy of excess has one cause, and memory is bounded.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 use serde::Serialize;
-use tollgate_engine::engine::Rulings;
+use tollgate_engine::engine::{CLOCK_TOLERATED, Rulings};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::{Hit, HitBatch};
 use tollgate_shared::wire::record::Record;
@@ -25,6 +27,11 @@ use super::report::PartitionAudit;
 
 /// How old an agent's newest watermark may be while its calls count as guarded.
 const GUARDED: Span = Span::from_secs(1);
+
+/// How long before a denial's end its agent need not refuse any more. Agents end a denial early by the time that a tick
+/// and the frame were on their way; and a call that is stamped so little before the end may have been made after it,
+/// because stamps of a clock that is wrong by less are not corrected.
+const ENDING: Span = CLOCK_TOLERATED;
 
 /// How many denials are remembered, some 100 bytes each. Excess of a pair whose denial is not remembered counts as
 /// propagation.
@@ -45,7 +52,7 @@ const PAIRS_MAX: usize = 10_000;
 /// Copies of excess by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ExcessByCause {
-    /// The denial was still on its way.
+    /// The denial was still on its way, or about to end.
     pub propagation: u64,
     /// The agent did not receive the denial, or did not heed it.
     pub loss: u64,
@@ -205,11 +212,12 @@ impl ExcessLedger {
         }
     }
 
-    /// When a denial of the pair that reaches beyond `at` was first stated.
+    /// When a denial of the pair that an agent has to obey at `at` was first stated.
     fn denied_since(&self, resource: &str, domain: &str, at: Timestamp) -> Option<Timestamp> {
         let pair = (Box::from(resource), Some(Box::from(domain)));
         let all = self.denied.get(&pair)?;
-        let reaches = all.iter().find(|(_, end)| at < *end);
+        let reaches = |(_, end): &&(Timestamp, Timestamp)| at.saturating_add(ENDING) < *end;
+        let reaches = all.iter().find(reaches);
         reaches.map(|(stated, _)| *stated)
     }
 
@@ -314,11 +322,25 @@ mod tests {
     }
 
     #[test]
+    fn agents_may_end_a_denial_a_little_early() {
+        let mut ledger = ExcessLedger::default();
+        denied(&mut ledger, 5_000, 9_000);
+        assert_eq!(cause_of(&ledger, 8_749, false), "loss");
+        assert_eq!(cause_of(&ledger, 8_750, false), "propagation");
+        assert_eq!(cause_of(&ledger, 8_999, false), "propagation");
+        assert_eq!(cause_of(&ledger, 8_999, true), "unguarded");
+        // A statement that makes the denial longer counts once it has been known for a second.
+        denied(&mut ledger, 7_900, 12_000);
+        assert_eq!(cause_of(&ledger, 8_899, false), "propagation");
+        assert_eq!(cause_of(&ledger, 8_900, false), "loss");
+    }
+
+    #[test]
     fn a_denial_counts_from_the_statement_that_covers_it() {
         let mut ledger = ExcessLedger::default();
         denied(&mut ledger, 5_000, 9_000);
         denied(&mut ledger, 8_900, 12_000);
-        assert_eq!(cause_of(&ledger, 8_999, false), "loss");
+        assert_eq!(cause_of(&ledger, 8_749, false), "loss");
         assert_eq!(cause_of(&ledger, 9_001, false), "propagation");
         assert_eq!(cause_of(&ledger, 9_900, false), "loss");
         // A version with an earlier end replaces what was stated before.
