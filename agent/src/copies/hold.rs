@@ -197,8 +197,8 @@ impl Hold {
         Ok(to)
     }
 
-    /// Whether the hold is known not to count any more, without an act of its holder: it reached the resource's `max_age`,
-    /// an operator ended it, or it was not counted in the first place. Drop it then. See [`Hold::revoked`] to wait for it.
+    /// Whether the aggregators are known to have ended the hold, without an act of its holder: it reached the resource's
+    /// `max_age`, or an operator ended it. Drop it then. See [`Hold::revoked`] to wait for it.
     ///
     /// ```
     /// # use tollgate_agent::testing::{Ruling, TestAgent};
@@ -213,10 +213,7 @@ impl Hold {
     /// ```
     pub fn is_over(&self) -> bool {
         let standing = self.inner.shared.revoked.why(self.ticket.number);
-        matches!(
-            standing,
-            Some(HoldStanding::Ended(_) | HoldStanding::Uncounted(_))
-        )
+        matches!(standing, Some(HoldStanding::Ended(_)))
     }
 
     /// Whether this many of the hold's copies can be given away.

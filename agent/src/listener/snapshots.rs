@@ -100,8 +100,8 @@ impl Listener {
         true
     }
 
-    /// Asks again for resources of which the agent knows older limits than those of this version, which has news. Of a
-    /// resource whose topic is not joined a snapshot is needed anyway.
+    /// Asks again for resources of which the agent knows older limits than those of this version, which has news; of those
+    /// in an open ask, too, whose answer may have begun before. Of any other resource a snapshot is needed anyway.
     fn want_outdated(&mut self, index: usize, limits: u64) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -111,8 +111,12 @@ impl Listener {
             return;
         }
         for resource in self.around.resources.all() {
+            let is_asked = peer
+                .ask
+                .as_ref()
+                .is_some_and(|ask| ask.resources.contains(&resource.id));
             let is_joined = peer.is_joined(TopicKey::Of(resource.id));
-            if is_joined && resource.public().version < limits {
+            if (is_joined || is_asked) && resource.public().version < limits {
                 peer.wanted.insert(resource.id);
             }
         }

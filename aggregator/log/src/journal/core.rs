@@ -309,7 +309,8 @@ impl Core {
         let is_due = |slot: &&mut JournalSlot| {
             let one = &slot.partition;
             let known = self.ends.of(one.stream, one.index);
-            known < one.next && (known == 0 || one.stream == Stream::Limits)
+            let wanted = known == 0 || one.stream == Stream::Limits;
+            wanted && known < one.next && !one.sync_failed
         };
         let Some(slot) = self.slots.iter_mut().find(is_due) else {
             return Ok(());
@@ -395,7 +396,9 @@ impl JournalSlot {
     /// Notes how far the partition reaches. The caller has synced it.
     fn reaches(&self, ends: &mut KnownEnds) {
         let one = &self.partition;
-        ends.raise(one.stream, one.index, one.next);
+        if !one.sync_failed {
+            ends.raise(one.stream, one.index, one.next);
+        }
     }
 
     /// Delivers new records from memory to a follower that already has every earlier one.

@@ -48,7 +48,7 @@ use super::{Append, Log, LogSender, Stream, Ticket};
 
 pub use self::error::{Corruption, OpenError, ReadError};
 pub use self::opening::{LastStop, OpenReport, Torn};
-pub use self::reader::{JournalReader, PartitionReader};
+pub use self::reader::{JournalReader, PartitionReader, partitions_of};
 
 /// The greatest length of one record in bytes, which is that of the wire.
 pub const RECORD_BYTES_MAX: usize = tollgate_shared::wire::MESSAGE_BYTES_MAX;

@@ -61,6 +61,9 @@ pub(super) struct Partition {
     pub last_ms: u64,
     /// Files were created or removed since the directory was last synced.
     pub dir_unsynced: bool,
+    /// A sync has failed. Later ones may succeed although what they should have written is lost: the system forgets which
+    /// pages it could not write.
+    pub sync_failed: bool,
 }
 
 /// How appends are written.
@@ -95,6 +98,7 @@ impl Partition {
             next: 0,
             last_ms: 0,
             dir_unsynced: false,
+            sync_failed: false,
         }
     }
 
@@ -304,6 +308,12 @@ impl Partition {
 
     /// Makes everything durable.
     pub fn sync(&mut self) -> io::Result<()> {
+        let synced = self.sync_all();
+        self.sync_failed |= synced.is_err();
+        synced
+    }
+
+    fn sync_all(&mut self) -> io::Result<()> {
         // Else a stop that counts as in order could leave the beginning of a segment.
         self.remove_leftover()?;
         self.settle()?;

@@ -23,6 +23,13 @@ use super::segment::{Ended, SegmentReader, bases, check_begin, read_io};
 /// microseconds.
 const LOOKS: usize = 32;
 
+/// How many partitions `hits` and `denials` of an existing journal have; `None` if there is none, or its description
+/// cannot be read.
+pub fn partitions_of(dir: &Path, disk: &dyn Disk) -> Option<u32> {
+    let description = opening::read_description(disk, dir).ok()??;
+    Some(description.partitions)
+}
+
 /// A journal that is only read.
 pub struct JournalReader {
     disk: Arc<dyn Disk>,

@@ -245,11 +245,14 @@ impl Recovery<'_> {
         let size = self.size(&layout::segment(&partition.dir, base))?;
         // A stop in order leaves no such segment, so that one is damage, which is found when it is read.
         if size < SEGMENT_HEADER_BYTES as u64 && self.last_stop != LastStop::Clean {
-            self.check_end(partition, base, base, 0)?;
             bases.pop();
-            match bases.is_empty() {
-                true => self.begin_next(partition, base)?,
-                false => self.drop_whole(partition, base)?,
+            if bases.is_empty() {
+                self.check_end(partition, base, base, 0)?;
+                self.begin_next(partition, base)?;
+            } else {
+                // Where the end is, the segment before it tells: that may have grown after this one was removed, and a
+                // power cut may have undone the removal.
+                self.drop_whole(partition, base)?;
             }
         }
         Ok(())

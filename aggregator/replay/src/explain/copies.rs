@@ -150,7 +150,8 @@ impl CopiesReading<'_> {
                 break;
             }
             self.apply(&delivered, &mut found)?;
-            if !found.is_empty() {
+            let is_past = matches!(self.asked.until, FollowUntil::Position((offset, _)) if offset <= delivered.offset);
+            if is_past || !found.is_empty() {
                 break;
             }
         }

@@ -12,9 +12,7 @@ use crate::core::Start;
 use crate::edge;
 use tollgate_log::journal::disk::OsDisk;
 use tollgate_log::journal::snapshots::Snapshots;
-use tollgate_log::journal::{
-    self, JournalConfig, JournalContext, JournalReader, LastStop, OpenReport,
-};
+use tollgate_log::journal::{self, JournalConfig, JournalContext, LastStop, OpenReport};
 use tollgate_log::{Log, LogSender};
 
 /// An open log, and the state in which it was found.
@@ -45,9 +43,9 @@ pub fn open(config: &Config, events: LogSender) -> Result<OpenedLog, ServeError>
 fn open_journal(config: &config::Journal, events: LogSender) -> Result<OpenedLog, ServeError> {
     let defaults = JournalConfig::new(&config.dir);
     // Why an existing journal cannot be read is reported when it is opened.
-    let existing = || JournalReader::open(&config.dir, Arc::new(OsDisk)).ok();
+    let existing = || journal::partitions_of(&config.dir, &OsDisk);
     let partitions = config.partitions.map_or_else(
-        || existing().map_or(defaults.partitions, |journal| journal.partitions()),
+        || existing().unwrap_or(defaults.partitions),
         NonZeroU32::get,
     );
     edge::check_room_for_journal(partitions).map_err(ServeError::Refused)?;

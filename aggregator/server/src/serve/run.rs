@@ -282,12 +282,17 @@ impl Shell {
         }
         let at_most = Instant::now() + CLOSE_PATIENCE;
         while let Some(event) = parked::until(at_most, log_events.recv()) {
-            if event.is_none_or(|event| self.close_by(event)) {
+            let Some(event) = event else {
+                return Err(ServeError::NotClosed("its thread has ended".to_owned()));
+            };
+            if self.close_by(event) {
                 return self.gave_up.map_or(Ok(()), Err);
             }
         }
         tracing::error!("the log did not close in time; what was acknowledged is in it");
-        Ok(())
+        Err(ServeError::NotClosed(format!(
+            "it takes longer than {CLOSE_PATIENCE:?}"
+        )))
     }
 
     /// Handles an event of a log that is being closed; returns whether it was the last.
