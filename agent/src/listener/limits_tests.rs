@@ -129,6 +129,27 @@ fn an_agent_asks_again_once_an_aggregator_has_newer_limits() {
 }
 
 #[test]
+fn limits_that_change_while_a_snapshot_arrives_are_asked_for_again() {
+    let mut bench = ListenerBench::joined(1);
+    bench.listener.feed_down(0);
+    bench
+        .listener
+        .feed_up(0, vec![bench.resource.id], bench.now);
+    bench.public = limits(4, false);
+    bench.snapshot_part(0, 12, &[], true);
+    bench.limits = 5;
+    for _ in 0..2 {
+        bench.advance(Span::from_millis(500));
+        bench.heartbeat(0, 12);
+    }
+    bench.answer_hello(0, ListenerBench::instance(0));
+    bench.snapshot_part(0, 12, &[], false);
+    assert_eq!(bench.resource.public().version, 4);
+    bench.advance(Span::from_millis(100));
+    assert!(bench.open_ask(0).is_some());
+}
+
+#[test]
 fn limits_do_not_outlive_the_log_of_their_snapshot() {
     let mut bench = ListenerBench::joined(1);
     bench.ask_again(0, 12, limits(5, true));

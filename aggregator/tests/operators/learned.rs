@@ -70,5 +70,5 @@ async fn calls_under_a_kill_switch_are_unguarded_in_agents_that_ran_before() {
     .await;
     let audit = world.audit();
     assert_eq!(audit["equal"], true, "{audit:#}");
-    assert_eq!(audit["excess_causes"]["unguarded"], 25, "{audit:#}");
+    assert_eq!(audit["excess_by_cause"]["unguarded"], 25, "{audit:#}");
 }

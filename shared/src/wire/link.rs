@@ -98,8 +98,8 @@ pub enum FromAggregator {
         clock: Span,
         /// The other aggregators of its fleet, which rule other partitions, or the same ones.
         members: Vec<Member>,
-        /// The version of the limits by which agents last had something new to learn; 0 if there is none, or the aggregator
-        /// is of a release that does not say.
+        /// The version of the limits by which agents last had something new to learn; 0: the aggregator has not read any
+        /// version, or is of a release that does not state it.
         limits: u64,
     },
     /// The log has the record.

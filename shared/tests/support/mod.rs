@@ -308,7 +308,7 @@ fn welcome(writer: &mut Writer) {
             instance: 10,
             address: "127.0.0.1:7411".into(),
         }],
-        limits: 3,
+        limits: 0,
     }
     .encode(writer);
 }

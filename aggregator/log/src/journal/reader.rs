@@ -23,8 +23,8 @@ use super::segment::{Ended, SegmentReader, bases, check_begin, read_io};
 /// microseconds.
 const LOOKS: usize = 32;
 
-/// How many partitions `hits` and `denials` of an existing journal have; `None` if there is none, or its description
-/// cannot be read.
+/// How many partitions `hits` and `denials` of an existing journal have; `None` if its description does not exist
+/// or cannot be read.
 pub fn partitions_of(dir: &Path, disk: &dyn Disk) -> Option<u32> {
     let description = opening::read_description(disk, dir).ok()??;
     Some(description.partitions)

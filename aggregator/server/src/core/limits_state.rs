@@ -26,7 +26,7 @@ const PUSH_AGAIN_AFTER: Span = Span::from_secs(1);
 pub(super) struct LimitsState {
     /// The versions.
     pub book: LimitsBook,
-    /// The version by which agents last had something new to learn, 0 if there is none: see [`Limits::public`].
+    /// The version by which agents last had something new to learn; 0: no version was read. See [`Limits::public`].
     pub news_for_agents: u64,
     /// The offset of the next record of the stream.
     pub next: u64,

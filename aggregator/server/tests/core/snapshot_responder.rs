@@ -194,13 +194,10 @@ fn a_welcome_names_the_version_by_which_agents_last_had_something_to_learn() {
         }
     };
     assert_eq!(named(None), 1);
-    // Only one domain's limit is another.
-    let row = format!("{LIMITS}domains.acme.rate = \"4/m\"\n");
-    assert_eq!(
-        named(Some(&row)),
-        2,
-        "no domain had a limit of its own before"
-    );
-    assert_eq!(named(Some(&row.replace("4/m", "3/m"))), 2);
+    let one = format!("{LIMITS}domains.acme.rate = \"4/m\"\n");
+    assert_eq!(named(Some(&one)), 2, "the least limit is another");
+    // A second domain with it teaches agents nothing.
+    let two = format!("{one}domains.globex.rate = \"4/m\"\n");
+    assert_eq!(named(Some(&two)), 2);
     assert_eq!(named(Some(&LIMITS.replace("5/m", "6/m"))), 4);
 }
