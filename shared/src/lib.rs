@@ -22,5 +22,6 @@ pub mod log_position;
 pub mod mac;
 pub mod names;
 pub mod networks;
+pub mod object;
 pub mod time;
 pub mod wire;

@@ -17,7 +17,7 @@
 //! sense for its resource, like a hit of one that is limited by copies, is not allowed, and has an `error` beside its
 //! cause: no limit refused it.
 
-mod forms;
+mod numbers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,12 +31,13 @@ use hyper::body::Body as _;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use tollgate_agent::{Allowed, Cause, Copies, Denied, Misuse, Rate, Refused, Settled};
+use tollgate_shared::object::{JsonObject, objects};
 
 use crate::authorize::hit;
 use crate::confirmed::{self, ConfirmedAsk, TakenHold};
 use crate::connections::{Connection, EndReason};
 use crate::state::Shared;
-use forms::{JsonObject, objects, whole, whole_or_null};
+use numbers::{whole, whole_or_null};
 
 /// The most hits, estimates, holds and other entries of one question together.
 pub(crate) const HITS_MAX: usize = 1_000;

@@ -3,8 +3,8 @@
 //! Knows nothing of what an act needs: the aggregator checks that.
 
 use serde::{Deserialize, Serialize};
+use tollgate_shared::object::objects;
 
-use crate::object::objects;
 use crate::text::Keyword;
 
 /// A request: the act, and the fields that it needs.

@@ -22,7 +22,6 @@ pub mod candidates;
 pub mod denials;
 pub mod holds;
 pub mod limits;
-pub mod object;
 pub mod pairs;
 pub mod state;
 pub mod text;

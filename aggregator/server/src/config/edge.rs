@@ -17,59 +17,62 @@ pub fn read(source: &mut ConfigSource) -> Bounds {
 ///
 /// The text of a value is used only where it is the default, so it is written in the unit of the defaults.
 fn refuse_contradictions(source: &mut ConfigSource, bounds: &Bounds) {
-    let time = |time: Duration| format!("\"{}s\"", time.as_secs());
+    let times = [
+        ("listen.ping_after", bounds.ping),
+        ("listen.silence_timeout", bounds.silence),
+    ];
+    let texts = times.map(|(path, time)| (path, format!("\"{}s\"", time.as_secs())));
+    let is_good = bounds.ping < bounds.silence;
+    refuse_unless(is_good, source, texts, ["less than", "more than"]);
+    let count = |count: usize| count.to_string();
     let size = |bytes: usize| format!("\"{}MiB\"", bytes >> 20);
-    let mut check = |is_good: bool, pair: [(&'static str, String); 2], relation| {
-        // The default stands in for an invalid value, which nobody stated.
-        if !is_good && !pair.iter().any(|(path, _)| source.is_refused(path)) {
-            source.refuse_pair(pair, relation);
-        }
-    };
-    check(
-        bounds.ping < bounds.silence,
-        [
-            ("listen.ping_after", time(bounds.ping)),
-            ("listen.silence_timeout", time(bounds.silence)),
-        ],
-        ["less than", "more than"],
+    let connection = (
+        "listen.appends_per_connection_max",
+        bounds.appends_bytes_each,
     );
-    let no_more = ["at most", "at least"];
-    let (one, all) = (bounds.pending_per_address, bounds.pending);
-    check(
-        one <= all,
-        [
-            ("listen.pending_per_address_max", one.to_string()),
-            ("listen.pending_max", all.to_string()),
-        ],
-        no_more,
+    let address = (
+        "listen.appends_per_address_max",
+        bounds.appends_bytes_of_address,
     );
-    let (one, all) = (bounds.appends_bytes_each, bounds.appends_bytes);
-    check(
-        one <= all,
-        [
-            ("listen.appends_per_connection_max", size(one)),
-            ("listen.appends_max", size(all)),
-        ],
-        no_more,
-    );
-    let (one, all) = (bounds.subscriptions, bounds.subscriptions_all);
-    check(
-        one <= all,
-        [
-            ("feed.subscriptions_max", one.to_string()),
-            ("feed.subscriptions_total_max", all.to_string()),
-        ],
-        no_more,
-    );
-    let (one, all) = (bounds.subscriber_bytes, bounds.queued_bytes);
-    check(
-        one <= all,
-        [
-            ("feed.subscriber_queue_max", size(one)),
-            ("listen.queues_max", size(all)),
-        ],
-        no_more,
-    );
+    let appends = ("listen.appends_max", bounds.appends_bytes);
+    let pending = [
+        ("listen.pending_per_address_max", bounds.pending_per_address),
+        ("listen.pending_max", bounds.pending),
+    ];
+    let subscriptions = [
+        ("feed.subscriptions_max", bounds.subscriptions),
+        ("feed.subscriptions_total_max", bounds.subscriptions_all),
+    ];
+    let queues = [
+        ("feed.subscriber_queue_max", bounds.subscriber_bytes),
+        ("listen.queues_max", bounds.queued_bytes),
+    ];
+    // The bound of one is at most the bound of all.
+    let parts: [(_, fn(usize) -> String); 5] = [
+        (pending, count),
+        (subscriptions, count),
+        (queues, size),
+        ([connection, address], size),
+        ([address, appends], size),
+    ];
+    for (pair, shown) in parts {
+        let [(_, part), (_, whole)] = pair;
+        let texts = pair.map(|(path, value)| (path, shown(value)));
+        refuse_unless(part <= whole, source, texts, ["at most", "at least"]);
+    }
+}
+
+/// Refuses a pair of options, unless it is good, or one of them was refused itself: the default stands in for an invalid
+/// value, which nobody stated.
+fn refuse_unless(
+    is_good: bool,
+    source: &mut ConfigSource,
+    pair: [(&'static str, String); 2],
+    relation: [&'static str; 2],
+) {
+    if !is_good && !pair.iter().any(|(path, _)| source.is_refused(path)) {
+        source.refuse_pair(pair, relation);
+    }
 }
 
 fn read_each(source: &mut ConfigSource) -> Bounds {

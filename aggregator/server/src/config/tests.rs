@@ -110,8 +110,12 @@ fn bounds_that_contradict_each_other_are_refused() {
             "listen.pending_max = 63: expected at least listen.pending_per_address_max = 64, the default",
         ),
         (
-            "[listen]\nappends_per_connection_max = \"3MiB\"\nappends_max = \"2MiB\"",
-            "listen.appends_per_connection_max = \"3MiB\": expected at most listen.appends_max = \"2MiB\"",
+            "listen.appends_per_connection_max = \"3MiB\"",
+            "listen.appends_per_connection_max = \"3MiB\": expected at most listen.appends_per_address_max = \"2MiB\", the default",
+        ),
+        (
+            "[listen]\nappends_per_address_max = \"3MiB\"\nappends_max = \"2MiB\"",
+            "listen.appends_per_address_max = \"3MiB\": expected at most listen.appends_max = \"2MiB\"",
         ),
         (
             "feed.subscriptions_total_max = 20_000",
