@@ -222,13 +222,16 @@ impl Follows {
     }
 
     /// Delivers up to a batch of records; waits at most `wait` for the first. Returns how many records it
-    /// delivered.
-    pub fn deliver(&mut self, wait: Duration) -> KafkaResult<usize> {
+    /// delivered, and the faults that the client reported between them.
+    ///
+    /// In an outage the client queues a fault for each vain attempt to connect, hundreds in a minute, and the records
+    /// that follow wait behind them: so they are all taken at once.
+    pub fn deliver(&mut self, wait: Duration) -> (usize, Vec<KafkaError>) {
         let mut bytes = 0;
         let mut records = 0;
         let mut wait = wait;
-        let mut ended = None;
-        while bytes < BATCH_BYTES && records < BATCH_RECORDS {
+        let mut faults = Vec::new();
+        while bytes < BATCH_BYTES && records + faults.len() < BATCH_RECORDS {
             // The message borrows the client, and handling it changes other fields.
             let Some(polled) = self.client.poll(wait) else {
                 break;
@@ -248,14 +251,11 @@ impl Follows {
                     }
                     .take(&message);
                 }
-                Err(error) => {
-                    ended = Some(error);
-                    break;
-                }
+                Err(error) => faults.push(error),
             }
         }
         self.flush();
-        ended.map_or(Ok(records), Err)
+        (records, faults)
     }
 
     fn flush(&mut self) {

@@ -165,3 +165,22 @@ fn without_kafka_appends_are_refused_and_close_returns() {
         "{fault:?}"
     );
 }
+
+#[test]
+fn faults_that_an_outage_has_queued_are_taken_at_once() {
+    let (events, _inbox) = crate::channel::channel(8);
+    let client = consumer::create(&config()).expect("a client");
+    let mut follows = consumer::Follows::new(&config(), client, events);
+    // The client tries to connect again and again.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut most = 0;
+    while most < 2 {
+        assert!(Instant::now() < deadline, "{most}");
+        std::thread::sleep(Duration::from_millis(500));
+        let (records, faults) = follows.deliver(Duration::ZERO);
+        assert_eq!(records, 0);
+        most = most.max(faults.len());
+        let (_, left) = follows.deliver(Duration::ZERO);
+        assert!(left.len() < 2, "{left:?}");
+    }
+}

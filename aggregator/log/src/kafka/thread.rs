@@ -127,13 +127,16 @@ impl Worker {
                 self.begin_follows();
                 self.look_after();
             }
-            match self.follows.deliver(DELIVER_WAIT) {
-                Ok(0) => {}
-                Ok(_) => self.answered_at = Instant::now(),
-                Err(error) => {
-                    tracing::debug!(%error, "kafka consumer");
-                    self.suspect(&error);
-                }
+            let (records, faults) = self.follows.deliver(DELIVER_WAIT);
+            if 0 < records {
+                self.answered_at = Instant::now();
+            }
+            for error in &faults {
+                tracing::debug!(%error, "kafka consumer");
+                self.note(error);
+            }
+            if !faults.is_empty() {
+                self.probe();
             }
             if due && (self.down || !self.waiting.is_empty()) {
                 try_again = Instant::now() + RETRY_EVERY;
@@ -231,6 +234,12 @@ impl Worker {
     }
 
     fn suspect(&mut self, error: &KafkaError) {
+        self.note(error);
+        self.probe();
+    }
+
+    /// Notes what a fault says; only a probe shows whether it is true.
+    fn note(&mut self, error: &KafkaError) {
         self.may_not_read |= rights::is_about_a_topic(error);
         let now = Instant::now();
         if consumer::is_about_an_unknown_topic(error) {
@@ -245,7 +254,6 @@ impl Worker {
             self.reported_at = Some(now);
             tracing::warn!(%error, "kafka refuses");
         }
-        self.probe();
     }
 
     /// Asks whether Kafka is there.
