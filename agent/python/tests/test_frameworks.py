@@ -147,3 +147,15 @@ def test_wsgi_middleware_holds_copies_to_the_end(aggregator):
     with pytest.raises(KeyError):
         tollgate.wsgi.HoldMiddleware(fails, exports)({"REMOTE_ADDR": "acme"}, None)
     assert exports.held("acme") == 0
+
+
+def test_a_headers_bytes_are_one_domain_whoever_reads_them():
+    asgi, wsgi = tollgate.asgi.header("X-Tenant"), tollgate.wsgi.header("X-Tenant")
+    for sent, domain in [
+        ("\u00fcber".encode(), "\u00fcber"),
+        (b" acme\t", "acme"),
+        (b"\xfc", "\ufffd"),
+        (b" ", None),
+    ]:
+        assert asgi({"headers": [(b"x-tenant", sent)]}) == domain
+        assert wsgi({"HTTP_X_TENANT": sent.decode("latin-1")}) == domain

@@ -8,13 +8,13 @@ counted for `or_domain` if that is given. Anything but an HTTP request passes.
 
 
 def header(name):
-    """A key: the value of a request header. A client that can set this header can use any domain."""
+    """A key: the value of a request header, which is UTF-8. A client that can set this header can use any domain."""
     wanted = name.lower().encode("latin-1")
 
     def key(scope):
         for found, value in scope["headers"]:
             if found == wanted:
-                return value.decode("latin-1").strip() or None
+                return value.strip(b" \t").decode("utf-8", "replace") or None
         return None
 
     return key

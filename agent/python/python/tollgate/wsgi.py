@@ -10,11 +10,13 @@ from http import HTTPStatus as _HTTPStatus
 
 
 def header(name):
-    """A key: the value of a request header. A client that can set this header can use any domain."""
+    """A key: the value of a request header, which is UTF-8. A client that can set this header can use any domain."""
     wanted = "HTTP_" + name.upper().replace("-", "_")
 
     def key(environ):
-        return environ.get(wanted, "").strip() or None
+        # WSGI gives each byte as a character (PEP 3333).
+        value = environ.get(wanted, "").strip(" \t").encode("latin-1", "replace")
+        return value.decode("utf-8", "replace") or None
 
     return key
 
