@@ -299,7 +299,7 @@ type Denied struct {
 	Header map[string][]string
 	// Body is a problem in JSON.
 	Body string
-	// Never is true if this many copies can never be granted at once.
+	// Never is true if this many hits can never be granted at once.
 	Never bool
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tollgate_shared::descriptors::resource_of_rules;
+use tollgate_shared::log_lines::excerpt;
 use tollgate_shared::names::admit_domain;
 use tollgate_shared::time::Span;
 
@@ -116,8 +117,8 @@ impl Agent {
 
     /// A handle for a rate-limited resource. Take handles at the start and keep them: the agent learns the resource's
     /// limits in the background. An invalid name is replaced by a valid one, as with domains. Beyond the bound on
-    /// resources ([`AgentBuilder::resources_max`](crate::AgentBuilder::resources_max)) calls are let through and
-    /// counted as dropped.
+    /// resources ([`AgentBuilder::resources_max`](crate::AgentBuilder::resources_max)) calls are let through,
+    /// which a log line says; `Stats::resources_without_room` counts them.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -172,6 +173,13 @@ impl Agent {
         }
         known.unwrap_or_else(|| {
             Counters::add(&shared.counters.resources_without_room, 1);
+            if let Some(unsaid) = shared.resource_lines.may() {
+                tracing::warn!(
+                    resource = %excerpt(&name),
+                    unsaid,
+                    "there is no room for this resource (resources_max): its calls are let through, and not recorded"
+                );
+            }
             shared.resources.outside(&name)
         })
     }

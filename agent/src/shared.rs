@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::deny::DenyView;
 use crate::feed_liveness::Liveness;
 use crate::holds::{HoldTable, RevokedHolds};
+use crate::log_lines::LogLines;
 use crate::most::Mosts;
 use crate::recorder::Recorder;
 use crate::resource::{Resource, Resources};
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) new_resource: Notify,
     /// Partitions of the log that hits go to; 0 while unknown.
     pub(crate) log_partitions: AtomicU32,
+    /// Log lines about resources beyond the bound.
+    pub(crate) resource_lines: LogLines,
     /// The agent's threads have ended, or are about to.
     pub(crate) ended: AtomicBool,
     /// The source of transfer ids.

@@ -19,6 +19,7 @@ use crate::feed_liveness::Liveness;
 use crate::flusher::{self, Ending, Packer};
 use crate::holds::{HoldSession, HoldTable, Origin};
 use crate::listener::{Listener, ListenerContext};
+use crate::log_lines::LogLines;
 use crate::net::{self, Carrier, Driver, Sockets};
 use crate::recorder::Recorder;
 use crate::resource::Resources;
@@ -230,6 +231,7 @@ impl AgentBuilder {
             news: Notify::new(),
             new_resource: Notify::new(),
             log_partitions: AtomicU32::new(0),
+            resource_lines: LogLines::default(),
             ended: AtomicBool::new(false),
             transfers: TransferIds::Random,
             clock,

@@ -200,9 +200,14 @@ impl Deciding<'_> {
             Ok(allowed) => {
                 Shared::note(if allowed.blind() { "blind" } else { "allowed" });
                 decision.headers = allowed.headers();
-                for (at, looked) in looked {
+                for (one, (at, looked)) in hits.iter().zip(looked) {
                     let room = looked.ok().and_then(|allowed| allowed.room());
-                    set_room(decision, at, room);
+                    let taken = taken_of_pair(hits, one);
+                    let left = room.map(|room| Room {
+                        remaining: room.remaining.saturating_sub(taken),
+                        ..room
+                    });
+                    set_room(decision, at, left);
                 }
                 for (uses, hold) in taken {
                     let held_for = held_for(uses.ask);
@@ -237,6 +242,15 @@ fn decide_one(one: &Hits<'_>, decision: &mut Decision) {
         }
         Err(error) => refuse_by(&error, std::slice::from_ref(one), decision),
     }
+}
+
+/// How many hits a request takes of a descriptor's pair, which several of its descriptors may name.
+fn taken_of_pair(hits: &[Hits<'_>], one: &Hits<'_>) -> u64 {
+    let is_same = |other: &&Hits<'_>| {
+        other.domain == one.domain && other.rate.resource() == one.rate.resource()
+    };
+    let taken = hits.iter().filter(is_same);
+    taken.map(|hits| u64::from(hits.copies)).sum()
 }
 
 fn set_room(decision: &mut Decision, at: usize, room: Option<Room>) {

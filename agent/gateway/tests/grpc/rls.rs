@@ -110,10 +110,20 @@ async fn the_remainder_is_shown_only_where_it_is_known() {
         (limit.requests_per_unit, limit.unit),
         (50, Unit::Minute as i32)
     );
-    assert_eq!(status.limit_remaining, 7, "before this call");
+    assert_eq!(status.limit_remaining, 6, "after this call");
     assert_eq!(answer.statuses[1].current_limit, None);
     let fields = header(&answer, "ratelimit").expect("near its limit");
     assert!(fields.contains("r=6"), "{fields}");
+    // Two descriptors of one pair take two.
+    let twice = [
+        named("api.search", "acme", None),
+        named("api.search", "acme", None),
+    ];
+    let answer = running.ask("edge", &twice).await;
+    let left = answer.statuses.iter().map(|status| status.limit_remaining);
+    assert_eq!(left.collect::<Vec<_>>(), [5, 5]);
+    let fields = header(&answer, "ratelimit").expect("near its limit");
+    assert!(fields.contains("r=5"), "{fields}");
     running.end().await;
 }
 
