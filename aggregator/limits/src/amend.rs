@@ -183,10 +183,10 @@ pub(super) fn override_under(
 ) -> RateOverride {
     let candidate = candidate.map(|candidate| {
         let under = stated.clone().or(candidate);
-        classes.number_of(under.or(default).class())
+        classes.number_of(under.over_default(default).class())
     });
     RateOverride {
-        class: classes.number_of(stated.clone().or(default).class()),
+        class: classes.number_of(stated.clone().over_default(default).class()),
         candidate,
         stated: stated.clone(),
     }

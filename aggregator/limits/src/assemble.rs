@@ -141,10 +141,10 @@ impl OverridesDraft {
 
 /// The classes of a statement: the real one, and the one under the candidate.
 fn class_pair(rate: &RateDraft, stated: &Stated) -> (RateClass, Option<RateClass>) {
-    let real = stated.clone().or(&rate.default).class();
+    let real = stated.clone().over_default(&rate.default).class();
     let candidate = rate.candidate.as_ref().map(|candidate| {
         let under = stated.clone().or(candidate);
-        under.or(&rate.default).class()
+        under.over_default(&rate.default).class()
     });
     (real, candidate)
 }

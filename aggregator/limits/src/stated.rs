@@ -173,6 +173,25 @@ impl Stated {
         }
     }
 
+    /// Its own settings over those that a resource states for all domains.
+    ///
+    /// A hard limit or a quota of its own opens a resource that is closed to all others, as windows, a bucket or tiers
+    /// of its own do, which replace the empty list of tiers.
+    #[must_use]
+    pub fn over_default(self, default: &Self) -> Self {
+        let states_one = self.hard.value().is_some() || self.quotas.value().is_some();
+        let is_closed = default.tiers.value().is_some_and(|tiers| tiers.is_empty());
+        let opens = states_one && is_closed && self.tiers.is_inherited();
+        let both = self.or(default);
+        match opens {
+            true => Self {
+                tiers: Setting::Unstated,
+                ..both
+            },
+            false => both,
+        }
+    }
+
     /// The limits that it defines, with nothing left to inherit.
     pub fn class(&self) -> RateClass {
         let zone = self.zone.clone().unwrap_or_default();
@@ -235,6 +254,46 @@ mod tests {
         let class = own.or(&base).class();
         assert_eq!((class.windows.len(), class.hard), (1, Some(200)));
         assert_eq!(class.bucket, None);
+    }
+
+    #[test]
+    fn any_limit_of_its_own_opens_a_closed_resource() {
+        let closed = Stated::inaccessible();
+        let hard = Stated {
+            hard: Setting::Value(3),
+            ..Stated::default()
+        };
+        let quota = Stated {
+            quotas: Setting::Value(Box::from([Allowance {
+                limit: 3,
+                unit: Calendar::Day,
+            }])),
+            ..Stated::default()
+        };
+        for own in [&hard, &quota] {
+            let class = own.clone().over_default(&closed).class();
+            assert!(
+                !class.is_inaccessible() && !class.is_unlimited(),
+                "{class:?}"
+            );
+        }
+        // A plan, or the domain itself, that is let in nowhere stays so; and so does one without a limit of its own.
+        let banned = Stated {
+            tiers: Setting::Value(Box::default()),
+            ..hard.clone()
+        };
+        let no_limit = Stated {
+            hard: Setting::Unstated,
+            refunds: Some(false),
+            ..Stated::default()
+        };
+        for own in [banned, no_limit] {
+            let class = own.over_default(&closed).class();
+            assert!(class.is_inaccessible(), "{class:?}");
+        }
+        // Tiers that let somebody in are inherited.
+        let tiers = Stated::rate(5, Span::from_secs(1));
+        assert_eq!(hard.over_default(&tiers).class().windows.len(), 1);
     }
 
     #[test]

@@ -183,7 +183,11 @@ impl ResourceLimits {
         let replaces = own.windows.is_own() || own.bucket.is_own() || own.tiers.is_own();
         let windows = Some(inherited.windows.clone()).filter(|_| !replaces);
         let bucket = inherited.bucket.filter(|_| !replaces);
+        let is_closed = |tiers: &Vec<Tier>| normalize(tiers).is_empty();
+        // A hard limit or a quota of its own lets a domain in where the resource lets in nobody.
+        let opens = own.hard.is_own() || own.quotas.is_own();
         let tiers = inherited.tiers.clone().filter(|_| !replaces);
+        let tiers = tiers.filter(|tiers| !(opens && is_closed(tiers)));
         DomainLimits {
             hard: own.hard.or(inherited.hard),
             windows: own.windows.or(windows).unwrap_or_default(),

@@ -54,12 +54,20 @@ fn override_of(stated: &Stated, of_resource: &Stated) -> DomainOverride {
         }
         (own, _) => own_of(own, |all| quotas(all)),
     };
+    // A quota of its own would open a closed resource; one that is only counted in another zone does not.
+    let states_one = stated.hard.value().is_some() || stated.quotas.value().is_some();
+    let tiers = match (&stated.tiers, &of_resource.tiers) {
+        (Setting::Inherited, Setting::Value(none)) if none.is_empty() && !states_one => {
+            ModelStated::Own(Vec::new())
+        }
+        (own, _) => own_of(own, |tiers| tiers_of(tiers)),
+    };
     DomainOverride {
         hard: own_of(&stated.hard, |hard| *hard),
         windows: own_of(&stated.windows, |windows| windows_of(windows)),
         quotas: inherited,
         bucket: own_of(&stated.bucket, |bucket| bucket_of(*bucket)),
-        tiers: own_of(&stated.tiers, |tiers| tiers_of(tiers)),
+        tiers,
         no_refunds: stated.refunds.map(|refunds| !refunds),
     }
 }
