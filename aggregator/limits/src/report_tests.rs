@@ -21,7 +21,7 @@ fn a_good_document_is_printed_normalised_below_its_warnings() {
         report.to_string(),
         r#"# limits.toml: good, 2 resources, 2 warnings
 # warning: resource "api.search": tier[1].active: "1s500ms" is not a whole number of windows, treated as "1s"
-# warning: resource "api.search": domain "acme": rate: never reached: 200 in "1s" lets at most 200 through in it (and 1 more domain)
+# warning: resource "api.search": domain "acme": rate: never reached without excess: 200 in "1s" lets at most 200 through in it (and 1 more domain)
 #
 # state of a domain at its limit, about:
 #    2.4 KiB  api.search: a domain without an override
@@ -159,11 +159,11 @@ fn misleading_settings_are_explained() {
         ),
         (
             "rate.x.windows = [\"100/s\", \"50/m\"]",
-            "warning: resource \"x\": windows[0]: never reached: 50 in \"1m\" lets at most 50 through in it",
+            "warning: resource \"x\": windows[0]: never reached without excess: 50 in \"1m\" lets at most 50 through in it",
         ),
         (
             "rate.x.hard = \"5/s\"\nrate.x.rate = \"900/m\"",
-            "warning: resource \"x\": rate: never reached: 5 in \"1s\" lets at most 300 through in it",
+            "warning: resource \"x\": rate: never reached without excess: 5 in \"1s\" lets at most 300 through in it",
         ),
         (
             "rate.x.bucket = { rate = \"5/s\", burst = 0 }",
@@ -222,7 +222,7 @@ fn quotas_zones_and_names_that_mislead_are_warned_of() {
     for (document, text) in [
         (
             "rate.x.quota = [\"50/month\", \"60/day\"]",
-            "warning: resource \"x\": quota[1]: never reached: 50 in a month lets at most 50 through in it",
+            "warning: resource \"x\": quota[1]: never reached without excess: 50 in a month lets at most 50 through in it",
         ),
         (
             "rate.x.quota = [\"100/week\", \"60/month\"]",

@@ -180,7 +180,7 @@ impl fmt::Display for WarningKind {
             Self::ZoneWithoutQuota => f.write_str("states when the periods of a quota begin, but there is no quota"),
             Self::NeverBinds { most, limit, window } => write!(
                 f,
-                "never reached: {limit} in {} lets at most {most} through in it",
+                "never reached without excess: {limit} in {} lets at most {most} through in it",
                 quoted(window)
             ),
             Self::QuotaNeverBinds { .. } | Self::QuotaAboveLonger { .. } => self.write_quota(f),
@@ -209,10 +209,10 @@ impl fmt::Display for WarningKind {
                 hits_max,
             } => write!(
                 f,
-                "{limit} is never reached: hard = \"{hard}/s\" lets at most {hits_max} through in a window"
+                "{limit} is never reached without excess: hard = \"{hard}/s\" lets at most {hits_max} through in a window"
             ),
             Self::NeverReached { below } => {
-                write!(f, "never reached, tier[{below}] below it is never full")
+                write!(f, "never reached without excess, tier[{below}] below it is never full")
             }
             Self::NeverEntered => f.write_str(
                 "never entered: a refused hit enters nothing (a prison grants one: limit = 1)",
@@ -235,7 +235,7 @@ impl WarningKind {
         match *self {
             Self::QuotaNeverBinds { most, limit, unit } => write!(
                 f,
-                "never reached: {limit} in a {} lets at most {most} through in it",
+                "never reached without excess: {limit} in a {} lets at most {most} through in it",
                 unit.name()
             ),
             Self::QuotaAboveLonger { limit, unit } => write!(

@@ -377,11 +377,11 @@ fn an_unreachable_limit_is_warned_of() {
             r#"resource "big": a domain at its limit takes about 64.0 KiB of state, above 64 KiB"#,
             r#"resource "big": domain "b": a domain at its limit takes about 78.1 KiB of state, above 64 KiB (and 1 more domain)"#,
             r#"resource "never": hard: "10/s" for one domain is above "9/s" for all together"#,
-            r#"resource "never": tier[1].limit: 11 is never reached: hard = "10/s" lets at most 10 through in a window"#,
-            r#"resource "never": tier[2]: never reached, tier[1] below it is never full"#,
-            r#"resource "over": tier[1].limit: 11 is never reached: hard = "10/s" lets at most 10 through in a window"#,
-            r#"resource "over_in_name_only": tier[1].limit: 11 is never reached: hard = "10/s" lets at most 10 through in a window"#,
-            r#"resource "over_in_name_only": tier[2]: never reached, tier[1] below it is never full"#,
+            r#"resource "never": tier[1].limit: 11 is never reached without excess: hard = "10/s" lets at most 10 through in a window"#,
+            r#"resource "never": tier[2]: never reached without excess, tier[1] below it is never full"#,
+            r#"resource "over": tier[1].limit: 11 is never reached without excess: hard = "10/s" lets at most 10 through in a window"#,
+            r#"resource "over_in_name_only": tier[1].limit: 11 is never reached without excess: hard = "10/s" lets at most 10 through in a window"#,
+            r#"resource "over_in_name_only": tier[2]: never reached without excess, tier[1] below it is never full"#,
             r#"resource "prison": tier[2]: never entered: a refused hit enters nothing (a prison grants one: limit = 1)"#,
         ]
     );
