@@ -6,8 +6,8 @@
 //! ```
 //!
 //! One limiter is one resource with all its domains. `simulate --cases` and the comparison with an ideal
-//! limiter use it; the engine itself reads the log (see [`crate::stream`]). There is no excess here: a
-//! request without room is refused and changes nothing. Knows nothing of logs or lateness. What stays
+//! limiter use it; the engine itself reads the log (see [`crate::stream`]). There is no excess here, but for
+//! costs that are known only afterwards: a request without room is refused and changes nothing. Knows nothing of logs or lateness. What stays
 //! true: time never runs backwards; a request with an earlier instant is decided at the latest instant
 //! so far.
 
@@ -15,8 +15,9 @@ use std::collections::BTreeMap;
 
 use tollgate_shared::time::Timestamp;
 
+use crate::rules::refund::Settlement;
 use crate::rules::request::{self, Grant, LimitedBy, Request};
-use crate::rules::{Stamps, State, Until, open_again, tiers, whole};
+use crate::rules::{Stamps, State, Until, excess, open_again, refund, tiers, whole};
 use tollgate_limits::RateClass;
 use tollgate_limits::SECOND;
 
@@ -90,7 +91,8 @@ impl Inline {
                 state: State::of(class),
                 second: Stamps::new(),
             });
-        let grant = ask(class, state, self.global, &mut self.second, now, request);
+        let all = (self.global, &mut self.second);
+        let grant = ask(class, state, all, now, request, false);
         second.forget(SECOND, now);
         second.take(now, grant.hits);
         let tier = tiers::current(class, state, now);
@@ -127,13 +129,14 @@ impl Inline {
 
 /// One request and its answer, for callers that keep the states of pairs elsewhere: `state` is the
 /// pair's, and `second` has the granted copies of all domains of its resource. Instants must not fall.
+/// `estimated`: a settlement may follow.
 pub fn ask(
     class: &RateClass,
     state: &mut State,
-    global: Option<u64>,
-    second: &mut Stamps,
+    (global, second): (Option<u64>, &mut Stamps),
     now: Timestamp,
     request: Request,
+    estimated: bool,
 ) -> Grant {
     second.forget(SECOND, now);
     let global_room = match global {
@@ -141,9 +144,36 @@ pub fn ask(
         None => u64::MAX,
     };
     state.forget(class, now);
-    let grant = request::request(class, state, now, request, global_room, false);
+    let grant = request::request(class, state, now, request, global_room, estimated);
     second.take(now, grant.hits);
     grant
+}
+
+/// Copies that have been spent already count whether there is room or not, as excess does; for the same callers.
+pub fn charge(
+    class: &RateClass,
+    state: &mut State,
+    second: &mut Stamps,
+    now: Timestamp,
+    copies: u64,
+) {
+    second.forget(SECOND, now);
+    state.forget(class, now);
+    let request = Request { copies, min: 0 };
+    let granted = request::request(class, state, now, request, u64::MAX, false).hits;
+    let counted = match copies - granted {
+        0 => 0,
+        excess => excess::count(class, state, (now, now), excess, false),
+    };
+    second.take(now, granted + counted);
+}
+
+/// A settlement that gives back copies of an estimate; for the same callers.
+pub fn settle(class: &RateClass, state: &mut State, now: Timestamp, settlement: Settlement) {
+    state.forget(class, now);
+    if class.refunds {
+        refund::settle(class, state, now, settlement);
+    }
 }
 
 /// The limit of a tier and the copies in its window; (0, 0) for the fake tier zero.

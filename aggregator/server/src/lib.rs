@@ -1,6 +1,7 @@
 //! The aggregator as a library: reads the log, rules it, announces denials, answers agents and operators.
 //!
 //! ```text
+//! bounded_file  files that are read whole
 //! config     settings from `tollgate.toml`, the environment and flags
 //! domains    hashes of typed names, where the log has keyed hashes
 //! core       all decisions, as a state machine without I/O
@@ -16,6 +17,7 @@
 //!
 //! Knows nothing of command lines, exit codes, agents' insides and the slow model.
 
+pub mod bounded_file;
 pub mod config;
 pub mod core;
 pub mod domains;

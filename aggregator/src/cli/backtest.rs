@@ -18,6 +18,7 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::backtest_follow as follow;
 use super::backtest_progress::Progress;
+use super::backtest_remarks;
 use super::form_args::{FormArgs, Stamps};
 use super::logs::{self, LogArgs, RangeArgs, ThreadsArgs};
 use super::output::{Format, Output};
@@ -162,6 +163,7 @@ pub fn run(global: &Global, args: &BacktestArgs) -> Result<Exit, Failure> {
     let keys = args.log.keys()?;
     let (recording, seen) = source.read(&reading, (&range, &keys), &progress)?;
     expect_configured(&recording, &limits, &reading)?;
+    backtest_remarks::print(&recording, &limits);
     let played = play(&recording, &limits, &args.threads, &progress)?;
     let suggestions = suggestions(args, &recording, &limits, &progress)?;
     let inputs = Inputs::new(source.names(), &recording, seen, reading.order);
@@ -328,6 +330,12 @@ fn expect_configured(
     reading: &RowReading,
 ) -> Result<(), Failure> {
     let names = recording.pairs.resources();
+    if names.len() == 0 {
+        return Err(Failure::Data(
+            "no call to play: no readable row matches --resource, --domain, --from and --to"
+                .to_owned(),
+        ));
+    }
     for document in limits {
         let limits = &document.limits;
         if names.clone().any(|name| limits.rate(name).is_some()) {

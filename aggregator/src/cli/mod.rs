@@ -10,6 +10,7 @@ pub mod audit;
 pub mod backtest;
 mod backtest_follow;
 mod backtest_progress;
+mod backtest_remarks;
 pub mod check;
 pub mod check_domain;
 pub mod demo;
@@ -61,6 +62,7 @@ use tollgate_shared::networks::AddressPrefixes;
 
 use crate::exit::{Exit, Failure};
 use output::{Color, Format, Output};
+use tollgate_server::bounded_file;
 use tollgate_server::domains::Domains;
 
 static VERSION: LazyLock<String> = LazyLock::new(version);
@@ -348,6 +350,9 @@ pub fn version() -> String {
     )
 }
 
+/// The most bytes of a document, or of a table of limits of single domains.
+const INPUT_MAX: u64 = 64 << 20;
+
 /// Reads a whole input; `-` is stdin.
 ///
 /// # Errors
@@ -356,10 +361,9 @@ pub fn version() -> String {
 pub fn read_input(path: &std::path::Path) -> Result<String, Failure> {
     let name = input_name(path);
     let read = if path == std::path::Path::new("-") {
-        let mut bytes = Vec::new();
-        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes).map(|_| bytes)
+        bounded_file::read_all(std::io::stdin().lock(), INPUT_MAX)
     } else {
-        std::fs::read(path)
+        bounded_file::read(path, INPUT_MAX)
     };
     let bytes = read.map_err(|source| Failure::Input {
         name: name.clone(),

@@ -16,12 +16,13 @@ use tollgate_limits::Limits;
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::{Span, Timestamp};
 
-use super::log::{Calls, LogFault, Sequences, calls_of};
+use super::calls::{Calls, ClippedStamps, calls_of};
+use super::log::{LogFault, Sequences};
 use super::pairs::Pairs;
 use super::read::RowReading;
 use super::replay::Player;
 use super::table::count;
-use super::tape::Call;
+use super::tape::{Call, CallKind};
 use crate::range::{Range, RangePosition};
 use crate::source::{Cursor, ReadStep, Source};
 use crate::tags::{Tags, unchecked_line};
@@ -45,13 +46,14 @@ pub struct Follow<'a> {
     came: u64,
     /// By epoch and partition.
     agents: HashMap<(u128, u32), Sequences>,
+    clipped: ClippedStamps,
     inputs: FollowInputs,
     tags: Tags,
     unchecked_keys: Vec<String>,
 }
 
 /// The part of a call after stamp and number, which order it.
-type CallKey = (u32, u32, u32, bool);
+type CallKey = (u32, u32, u32, CallKind);
 
 /// What was read so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -159,6 +161,7 @@ impl<'a> Follow<'a> {
             waiting: BinaryHeap::new(),
             came: 0,
             agents: HashMap::new(),
+            clipped: ClippedStamps::default(),
             inputs: FollowInputs::default(),
             unchecked_keys: tags.unchecked(),
             tags,
@@ -220,17 +223,28 @@ impl<'a> Follow<'a> {
         }
         self.inputs.batches += 1;
         let latest = appended.end_of_millisecond();
-        calls_of(&batch, latest, &mut |resource, domain, call| {
-            self.take(resource, domain, call);
-            Ok(())
-        })
+        let mut clipped = std::mem::take(&mut self.clipped);
+        let taken = calls_of(
+            &batch,
+            latest,
+            &mut clipped,
+            &mut |resource, domain, call| {
+                self.take(resource, domain, call);
+                Ok(())
+            },
+        );
+        self.clipped = clipped;
+        taken
     }
 
     fn take(&mut self, resource: &str, domain: &str, call: Call) {
         self.inputs.rows += call.calls();
-        match call.was_refused {
-            true => self.inputs.refused_calls += call.calls(),
-            false => self.inputs.hits += u64::from(call.copies),
+        match call.kind {
+            CallKind::Refused => self.inputs.refused_calls += call.calls(),
+            CallKind::LetThrough | CallKind::Estimate | CallKind::Charge => {
+                self.inputs.hits += u64::from(call.copies);
+            }
+            CallKind::Refund { .. } => {}
         }
         if !self.reading.takes(resource, domain) {
             self.inputs.passed_over += call.calls();
@@ -238,7 +252,7 @@ impl<'a> Follow<'a> {
         }
         let pair = self.pairs.number_of(resource, domain);
         self.came += 1;
-        let key = (pair, call.copies, call.min, call.was_refused);
+        let key = (pair, call.copies, call.min, call.kind);
         self.waiting.push(Reverse((call.at, self.came, key)));
     }
 
@@ -246,7 +260,7 @@ impl<'a> Follow<'a> {
         for (_, player) in &mut self.players {
             player.grow(&self.pairs);
         }
-        while let Some(Reverse((at, _, (pair, copies, min, was_refused)))) = self.waiting.peek()
+        while let Some(Reverse((at, _, (pair, copies, min, kind)))) = self.waiting.peek()
             && *at <= upto
         {
             let call = Call {
@@ -254,7 +268,7 @@ impl<'a> Follow<'a> {
                 pair: *pair,
                 copies: *copies,
                 min: *min,
-                was_refused: *was_refused,
+                kind: *kind,
             };
             self.waiting.pop();
             if self.inputs.first_us == 0 {

@@ -13,15 +13,14 @@ use std::collections::HashMap;
 use std::io;
 
 use tollgate_shared::keyring::Keyring;
-use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::DecodeError;
-use tollgate_shared::wire::hits::{HitBatch, Refused};
-use tollgate_shared::wire::record::Record;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::hits::HitBatch;
 
+use super::calls::{Calls, ClippedStamps, calls_of};
 use super::pairs::Pairs;
 use super::read::{ReadCounts, ReadFault, Recording, RowReading};
 use super::table::count;
-use super::tape::{Call, Recorder};
+use super::tape::{Call, CallKind, Recorder};
 use crate::range::{Cut, Point, Range, RangePosition};
 use crate::source::{ReadStep, Source, SourceError, nothing_in};
 use crate::tags::{Tags, unchecked_line};
@@ -30,7 +29,7 @@ use tollgate_log::{Delivered, Stream};
 /// What a log has of the attempts.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct SeenAttempts {
-    /// Hits that were let through.
+    /// Hits that were let through, and charges.
     pub hits: u64,
     /// Calls that agents refused.
     pub refused_calls: u64,
@@ -146,6 +145,7 @@ pub fn read(
         seen: SeenAttempts::default(),
         tags,
         agents: HashMap::new(),
+        clipped: ClippedStamps::default(),
     };
     let mut records = 0;
     for partition in (0..source.partitions()).filter(|partition| range.has(*partition)) {
@@ -252,6 +252,7 @@ struct LogReader<'a> {
     tags: Tags,
     /// By epoch and partition.
     agents: HashMap<(u128, u32), Sequences>,
+    clipped: ClippedStamps,
 }
 
 impl LogReader<'_> {
@@ -285,10 +286,14 @@ impl LogReader<'_> {
 
     fn batch(&mut self, batch: &HitBatch<'_>, latest: Timestamp) -> io::Result<()> {
         self.counts.rows += batch.hits().len() as u64;
-        calls_of(batch, latest, &mut |resource, domain, call| {
-            match call.was_refused {
-                true => self.seen.refused_calls += call.calls(),
-                false => self.seen.hits += u64::from(call.copies),
+        let clipped = &mut self.clipped;
+        calls_of(batch, latest, clipped, &mut |resource, domain, call| {
+            match call.kind {
+                CallKind::Refused => self.seen.refused_calls += call.calls(),
+                CallKind::LetThrough | CallKind::Estimate | CallKind::Charge => {
+                    self.seen.hits += u64::from(call.copies);
+                }
+                CallKind::Refund { .. } => {}
             }
             if !self.reading.takes(resource, domain) {
                 self.counts.passed_over += 1;
@@ -316,103 +321,6 @@ impl LogReader<'_> {
             ..seen
         }
     }
-}
-
-/// The calls of a record of the hits stream.
-pub enum Calls<'a> {
-    /// The calls of an agent.
-    Batch(HitBatch<'a>),
-    /// The record is about something else.
-    None,
-    /// It cannot be read. Aggregators keep such a record as a dead letter and go on.
-    Unreadable(DecodeError),
-}
-
-impl<'a> Calls<'a> {
-    /// The calls of a record.
-    ///
-    /// # Errors
-    ///
-    /// [`LogFault::Newer`] for an unknown kind that must not be skipped. A record that no aggregator wrote
-    /// is skipped, as aggregators do.
-    pub fn of(partition: u32, delivered: &'a Delivered, tags: &Tags) -> Result<Self, LogFault> {
-        match Record::decode(&delivered.bytes) {
-            Ok(Record::Hits(batch)) => Ok(Self::Batch(batch)),
-            Ok(Record::Unknown {
-                skippable: false,
-                kind,
-            }) if tags.are_good(&delivered.bytes, partition) => Err(LogFault::Newer {
-                partition,
-                offset: delivered.offset,
-                kind,
-            }),
-            Ok(_) => Ok(Self::None),
-            Err(error) => Ok(Self::Unreadable(error)),
-        }
-    }
-}
-
-/// Passes the calls of a batch to `each`, with their resources and domains; pair numbers are not known.
-///
-/// # Errors
-///
-/// The first error of `each`.
-pub fn calls_of<E>(
-    batch: &HitBatch<'_>,
-    latest: Timestamp,
-    each: &mut dyn FnMut(&str, &str, Call) -> Result<(), E>,
-) -> Result<(), E> {
-    for hit in batch.hits().iter().filter(|hit| !hit.is_refund()) {
-        let call = Call {
-            at: hit.at.min(latest),
-            pair: 0,
-            copies: hit.copies,
-            // Without a stated minimum, the caller needs all copies.
-            min: hit.min.unwrap_or(hit.copies),
-            was_refused: false,
-        };
-        for _ in 0..hit.calls {
-            each(batch.resource(hit.resource), hit.domain, call)?;
-        }
-    }
-    for refused in batch.refused() {
-        for call in spread(&refused, latest) {
-            each(batch.resource(refused.resource), refused.domain, call)?;
-        }
-    }
-    Ok(())
-}
-
-/// Refused calls of which only the first and the last instant are known, as calls spread between them.
-fn spread<'a>(refused: &Refused<'a>, latest: Timestamp) -> impl Iterator<Item = Call> + use<'a> {
-    /// More points than this within one flush add no information.
-    const POINTS_MAX: u64 = 1_024;
-
-    let (first, last) = (refused.first.min(latest), refused.last.min(latest));
-    let (calls, lasted) = (refused.calls, last.since(first).as_micros());
-    let copies = u32::try_from(refused.copies / calls.max(1))
-        .unwrap_or(u32::MAX)
-        .max(1);
-    let points = calls.min(POINTS_MAX);
-    let call = move |number: u64, copies, min| {
-        let part = u128::from(lasted) * u128::from(number) / u128::from((points - 1).max(1));
-        Call {
-            at: first.saturating_add(Span::from_micros(part as u64)),
-            pair: 0,
-            copies,
-            min,
-            was_refused: true,
-        }
-    };
-    (0..points).flat_map(move |number| {
-        let here = calls / points + u64::from(number < calls % points);
-        // Calls of one hit share an entry; calls of several copies get one entry each.
-        let (entries, copies, min) = match copies {
-            1 => (1, u32::try_from(here).unwrap_or(u32::MAX), 0),
-            copies => (here, copies, copies),
-        };
-        std::iter::repeat_n(call(number, copies, min), entries as usize)
-    })
 }
 
 /// The numbers of batches that one epoch of an agent sent to one partition.
@@ -454,7 +362,6 @@ impl Sequences {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_shared::wire::statement::Cause;
 
     #[test]
     fn duplicate_sequences_are_found_and_gaps_counted() {
@@ -466,35 +373,5 @@ mod tests {
         assert_eq!(new, [true, true, false, true, true, false, true, false]);
         // 5, 6, 8, 9 and 200 came, of 5 to 200.
         assert_eq!(sequences.missing(), 196 - 5);
-    }
-
-    #[test]
-    fn refused_calls_are_spread_evenly_without_loss() {
-        let refused = |calls, copies| Refused {
-            resource: 0,
-            domain: "d",
-            calls,
-            copies,
-            first: Timestamp::from_micros(1_000),
-            last: Timestamp::from_micros(4_000),
-            cause: Cause::Hard,
-            position: None,
-        };
-        let of = |calls, copies| -> Vec<(u64, u32, u32)> {
-            let calls = spread(&refused(calls, copies), Timestamp::MAX);
-            let calls = calls.map(|call| (call.at.as_micros(), call.copies, call.min));
-            calls.collect()
-        };
-        assert_eq!(of(1, 1), [(1_000, 1, 0)]);
-        assert_eq!(of(3, 3), [(1_000, 1, 0), (2_500, 1, 0), (4_000, 1, 0)]);
-        assert_eq!(of(2, 10), [(1_000, 5, 5), (4_000, 5, 5)]);
-        let many = of(5_000, 5_000);
-        assert_eq!(
-            many.iter()
-                .map(|(_, calls, _)| u64::from(*calls))
-                .sum::<u64>(),
-            5_000
-        );
-        assert_eq!((many[0].0, many[many.len() - 1].0), (1_000, 4_000));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! read     files of rows ──► pairs (names as numbers) and a tape (calls in order)
-//! log      a log of Tollgate's own, the same
+//! log      a log of Tollgate's own, the same; calls: of one record
 //! replay   the tape against each limits file: the engine's in-line rules, tallied
 //! suggest  the tape against trial limits, until the least sufficient one is found
 //! report   tallies ──► one object for programs, tables and a page for people
@@ -13,6 +13,7 @@
 //! never with calls; there is no result for a recording that could not be read to its end.
 
 mod ahead;
+mod calls;
 pub mod follow;
 pub mod html;
 pub mod inputs;

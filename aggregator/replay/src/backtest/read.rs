@@ -14,7 +14,7 @@ use tollgate_shared::time::Timestamp;
 
 use super::ahead;
 use super::pairs::Pairs;
-use super::tape::{Call, PlayOrder, Recorder, Tape};
+use super::tape::{Call, CallKind, PlayOrder, Recorder, Tape};
 use crate::traffic::rows::OpenedRows;
 use crate::traffic::{self, FileKind, FileReading, Instants, Row, Rows, Unreadable, Wanted};
 
@@ -368,7 +368,7 @@ impl RowReader<'_> {
             pair: self.pairs.number_of(resource, &domain),
             copies: row.copies.get(),
             min: min.min(row.copies).get(),
-            was_refused: false,
+            kind: CallKind::LetThrough,
         }))
     }
 }

@@ -11,8 +11,9 @@
 use std::io;
 
 use tollgate_engine::engine::Count;
-use tollgate_engine::inline::{ask, tier_counts};
-use tollgate_engine::rules::request::Request;
+use tollgate_engine::inline::{ask, charge, settle, tier_counts};
+use tollgate_engine::rules::refund::Settlement;
+use tollgate_engine::rules::request::{LimitedBy, Request};
 use tollgate_engine::rules::{Stamps, State, tiers};
 use tollgate_limits::{ClassId, Limits, RateClass, RateResource, Resource};
 use tollgate_shared::time::Timestamp;
@@ -21,7 +22,7 @@ use super::networks::{Networks, limited_as};
 use super::pairs::Pairs;
 use super::states::States;
 use super::tally::{Amount, PairTally, ResourceTally, TallyOutcome, Timeline, USE_STEPS};
-use super::tape::{Call, PlayOrder, Tape};
+use super::tape::{Call, CallKind, PlayOrder, Tape};
 
 /// What limits a resource of the recording.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +126,7 @@ impl PlayedFile {
     fn and(mut self, other: Self) -> Self {
         for (here, there) in self.pairs.iter_mut().zip(other.pairs) {
             // Each pair is played in one part only.
-            if 0 < there.asked.calls {
+            if 0 < there.asked.hits {
                 *here = there;
             }
         }
@@ -271,18 +272,22 @@ impl<'a> Player<'a> {
         self.latest[resource] = now;
         let asked = Amount {
             calls: call.calls(),
-            hits: u64::from(call.copies),
+            hits: match call.kind {
+                CallKind::Refund { .. } => 0,
+                _ => u64::from(call.copies),
+            },
         };
         let mut outcome = TallyOutcome {
             at: now,
             asked,
             granted: asked,
             limited_by: None,
-            was_refused: call.was_refused,
+            was_refused: call.kind == CallKind::Refused,
             used: None,
         };
         match self.ruled[resource] {
             RuledResource::Nothing => self.unlimited += asked.calls,
+            RuledResource::Closed if call.kind == CallKind::Charge => {}
             RuledResource::Closed => outcome.granted = Amount::default(),
             RuledResource::Rate(rate) => self.rule(rate, call, &mut outcome),
         }
@@ -294,12 +299,6 @@ impl<'a> Player<'a> {
     fn rule(&mut self, rate: &RateResource, call: &Call, outcome: &mut TallyOutcome) {
         let slot = &self.slots[call.pair as usize];
         let (class, resource) = (self.limits.class(slot.class), slot.resource as usize);
-        let request = Request {
-            copies: outcome.asked.hits,
-            // Calls of one hit each at one instant are ruled together: a request for several copies is
-            // granted hit by hit as well.
-            min: u64::from(call.min.max(1)),
-        };
         let (now, second) = (outcome.at, &mut self.seconds[resource]);
         let (limits, latest) = (self.limits, &self.latest);
         let slots = &self.slots;
@@ -308,16 +307,69 @@ impl<'a> Player<'a> {
             (limits.class(slot.class), latest[slot.resource as usize])
         });
         let state = self.states.of(slot.lead, class);
-        let grant = ask(class, state, rate.global(), second, now, request);
+        let answer = answer(class, state, (rate.global(), second), now, call);
         outcome.granted = Amount {
-            calls: call.granted_calls(grant.hits),
-            hits: grant.hits,
+            calls: call.granted_calls(answer.hits),
+            hits: answer.hits,
         };
-        outcome.limited_by = grant.limited_by;
+        outcome.limited_by = answer.limited_by;
         outcome.used = Some(match 0 < outcome.refused_calls() {
             true => USE_STEPS as u16,
             false => used(class, state, now),
         });
+    }
+}
+
+/// What an ideal in-line limiter answers.
+pub struct Answer {
+    /// Hits granted.
+    pub hits: u64,
+    /// The limit that kept it from granting more.
+    pub limited_by: Option<LimitedBy>,
+}
+
+/// Plays a call, or a settlement, on the state of its pair; `second` has what all domains of the resource were granted.
+pub fn answer(
+    class: &RateClass,
+    state: &mut State,
+    (global, second): (Option<u64>, &mut Stamps),
+    now: Timestamp,
+    call: &Call,
+) -> Answer {
+    let copies = u64::from(call.copies);
+    let estimated = match call.kind {
+        CallKind::LetThrough | CallKind::Refused => false,
+        CallKind::Estimate => true,
+        CallKind::Charge => {
+            charge(class, state, second, now, copies);
+            return Answer {
+                hits: copies,
+                limited_by: None,
+            };
+        }
+        CallKind::Refund { age, actual } => {
+            let settlement = Settlement {
+                made: now.saturating_sub(age),
+                copies,
+                actual: u64::from(actual),
+            };
+            settle(class, state, now, settlement);
+            return Answer {
+                hits: 0,
+                limited_by: None,
+            };
+        }
+    };
+    let request = Request {
+        copies,
+        // Calls of one hit each at one instant are played together: a request for several copies is granted hit by
+        // hit as well.
+        min: u64::from(call.min.max(1)),
+    };
+    let grant = ask(class, state, (global, second), now, request, estimated);
+    Answer {
+        hits: grant.hits,
+        limited_by: grant.limited_by,
     }
 }
 
@@ -342,5 +394,96 @@ fn steps(hits: u64, limit: u64) -> u16 {
     match limit {
         0 => USE_STEPS as u16,
         limit => (hits.saturating_mul(USE_STEPS as u64) / limit).min(USE_STEPS as u64) as u16,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_shared::time::Span;
+
+    /// Plays entries of one pair, each at its second, and returns the hits that were granted.
+    fn granted(limits: &str, entries: &[(u64, u32, CallKind)]) -> Vec<u64> {
+        let limits = Limits::parse(limits).expect("good");
+        let mut pairs = Pairs::default();
+        let pair = pairs.number_of("r", "d");
+        let mut player = Player::new(&pairs, &limits);
+        let play = |(at, copies, kind): &(u64, u32, CallKind)| {
+            let outcome = player.call(&Call {
+                at: Timestamp::from_millis(at * 1_000),
+                pair,
+                copies: *copies,
+                min: *copies,
+                kind: *kind,
+            });
+            outcome.granted.hits
+        };
+        entries.iter().map(play).collect()
+    }
+
+    const fn refund(age: u64, actual: u32) -> CallKind {
+        CallKind::Refund {
+            age: Span::from_secs(age),
+            actual,
+        }
+    }
+
+    #[test]
+    fn an_estimate_counts_by_its_actual_cost_once_it_is_settled() {
+        use CallKind::{Charge, Estimate, LetThrough};
+        let ten = "[rate.r]\nrate = \"10/m\"\n";
+        // Eight were estimated, one was used: nine more have room, and a tenth has not.
+        let settled = [
+            (0, 8, Estimate),
+            (1, 3, LetThrough),
+            (2, 7, refund(2, 1)),
+            (3, 9, LetThrough),
+            (4, 1, LetThrough),
+        ];
+        assert_eq!(granted(ten, &settled), [8, 0, 0, 9, 0]);
+        // One was estimated, twenty were used: that has been spent, so nothing is let through before a minute is over.
+        let charged = [
+            (0, 1, Estimate),
+            (1, 19, Charge),
+            (2, 1, LetThrough),
+            (62, 10, LetThrough),
+        ];
+        assert_eq!(granted(ten, &charged), [1, 19, 0, 10]);
+        // An estimate that is refused here was never charged, so nothing is given back.
+        let refused = [
+            (0, 6, LetThrough),
+            (1, 8, Estimate),
+            (2, 7, refund(1, 1)),
+            (3, 5, LetThrough),
+            (4, 4, LetThrough),
+        ];
+        assert_eq!(granted(ten, &refused), [6, 0, 0, 0, 4]);
+        // Such limits give nothing back.
+        let kept = "[rate.r]\nrate = \"10/m\"\nrefunds = false\n";
+        assert_eq!(granted(kept, &settled), [8, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn settlements_are_no_calls() {
+        let limits = Limits::parse("[rate.r]\nrate = \"10/m\"\n").expect("good");
+        let mut pairs = Pairs::default();
+        let pair = pairs.number_of("r", "d");
+        let mut player = Player::new(&pairs, &limits);
+        for kind in [CallKind::Estimate, CallKind::Charge, refund(0, 1)] {
+            let at = Timestamp::from_millis(1_000);
+            let (copies, min) = (4, 4);
+            let call = Call {
+                at,
+                pair,
+                copies,
+                min,
+                kind,
+            };
+            player.call(&call);
+        }
+        let tally = player.tally(pair);
+        assert_eq!((tally.asked.calls, tally.granted.calls), (1, 1));
+        assert_eq!((tally.asked.hits, tally.granted.hits), (8, 8));
+        assert_eq!(tally.refused(), 0);
     }
 }

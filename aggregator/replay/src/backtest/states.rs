@@ -99,7 +99,7 @@ mod tests {
             states.sweep(|_| (&class, now));
             let state = states.of(n % pairs, &class);
             let one = Request { copies: 1, min: 1 };
-            granted += ask(&class, state, None, &mut Stamps::new(), now, one).hits;
+            granted += ask(&class, state, (None, &mut Stamps::new()), now, one, false).hits;
         }
         assert_eq!(granted, u64::from(2 * pairs));
         let made = states.slots.iter().flatten().count() + states.spare.len();
@@ -111,7 +111,7 @@ mod tests {
         let state = states.of(pairs - 1, &class);
         let one = Request { copies: 1, min: 1 };
         assert_eq!(
-            ask(&class, state, None, &mut Stamps::new(), now, one).hits,
+            ask(&class, state, (None, &mut Stamps::new()), now, one, false).hits,
             0
         );
     }

@@ -21,9 +21,7 @@ use std::io;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tollgate_engine::inline::ask;
 use tollgate_engine::rules::Stamps;
-use tollgate_engine::rules::request::Request;
 use tollgate_limits::{
     Bucket, Calendar, Limits, Quota, Rate, RateClass, RateResource, Window, Zone, print_quota,
     print_rate,
@@ -32,6 +30,7 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::networks::Networks;
 use super::pairs::Pairs;
+use super::replay::answer;
 use super::states::States;
 use super::tape::{Call, Tape};
 
@@ -225,12 +224,16 @@ fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
         let stated = limits.iter();
         for (of, rate) in stated.filter_map(|of| Some((of, of.rate(name)?))) {
             let leads = leads(pairs, of, rate);
+            let refunds = rate.stated().refunds.unwrap_or(true);
             for (constraint, limit) in Constraint::of(&rate.stated().class()) {
                 if known.insert(constraint.clone()) {
                     let limit = limit.max(1);
                     let mut search = Search {
                         resource: resource as u32,
-                        class: constraint.class(limit),
+                        class: RateClass {
+                            refunds,
+                            ..constraint.class(limit)
+                        },
                         constraint,
                         limit,
                         too_low: 0,
@@ -292,12 +295,8 @@ impl Search {
         states.sweep(|_| (class, now));
         let lead = self.leads.get(call.pair as usize).copied();
         let state = states.of(lead.unwrap_or(call.pair), class);
-        let request = Request {
-            copies: u64::from(call.copies),
-            min: u64::from(call.min.max(1)),
-        };
-        let grant = ask(class, state, None, &mut self.second, now, request);
-        self.refused += call.calls() - call.granted_calls(grant.hits);
+        let answer = answer(class, state, (None, &mut self.second), now, call);
+        self.refused += call.calls() - call.granted_calls(answer.hits);
     }
 
     /// Takes the result of the tried limit, and sets the next limit to try. `None` if no limit suffices.
@@ -315,7 +314,10 @@ impl Search {
             None => limit.saturating_mul(2).min(LIMIT_MAX),
         };
         self.limit = next;
-        self.class = self.constraint.class(next);
+        self.class = RateClass {
+            refunds: self.class.refunds,
+            ..self.constraint.class(next)
+        };
         Some(self)
     }
 

@@ -7,13 +7,17 @@ use std::path::Path;
 
 use tollgate_limits::with_zone_tables;
 
+use crate::bounded_file;
 use crate::core::event::LimitsFile;
 use crate::domains::Domains;
+
+/// More than a document may have, so that the message about a document that is too long has its length.
+const BYTES_MAX: u64 = 4 << 20;
 
 /// Reads the limits file. A long one takes about ten milliseconds.
 pub(super) fn read_file(path: &Path, key: Option<&Path>) -> LimitsFile {
     let domains = key.map_or_else(|| Ok(Domains::default()), Domains::read);
-    let text = std::fs::read(path)
+    let text = bounded_file::read(path, BYTES_MAX)
         .map_err(|error| error.to_string())
         .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned()))
         .and_then(|text| {

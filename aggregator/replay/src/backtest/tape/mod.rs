@@ -24,14 +24,14 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use stream::{RunCursor, Stream};
 
-/// How many calls of a run are kept in memory: 24 MiB of them.
+/// How many calls of a run are kept in memory: 40 MiB of them.
 const RUN_CALLS_MAX: usize = 1 << 20;
 
 /// How many calls of a written run are read at once.
 const READ_CALLS: usize = 4096;
 
 /// Bytes of a written call.
-const CALL_BYTES: usize = 24;
+const CALL_BYTES: usize = 36;
 
 /// One recorded call, or several of one hit each at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +44,28 @@ pub struct Call {
     pub copies: u32,
     /// The least number of hits that was of use; 0: these are `copies` calls of one hit each.
     pub min: u32,
-    /// It was refused when it was recorded.
-    pub was_refused: bool,
+    /// What became of it.
+    pub kind: CallKind,
+}
+
+/// What became of a call when it was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CallKind {
+    /// It was let through.
+    LetThrough,
+    /// It was refused.
+    Refused,
+    /// It was let through and charged by an estimate, which may be settled.
+    Estimate,
+    /// No call: a cost that was known only afterwards. It has been spent, so it counts whether there is room or not.
+    Charge,
+    /// No call: copies of an estimate are given back. They were not charged if the estimate is refused here.
+    Refund {
+        /// How long before, the estimate was charged.
+        age: Span,
+        /// The actual cost, which stays charged.
+        actual: u32,
+    },
 }
 
 /// The pair number of a skipped row, which takes its place among the rows of its second but is not played.
@@ -270,7 +290,7 @@ impl Recorder {
             pair: PASSED_OVER,
             copies: 1,
             min: 1,
-            was_refused: false,
+            kind: CallKind::LetThrough,
         });
         Ok(())
     }
@@ -412,19 +432,21 @@ fn is_whole(grain: Span, at: Timestamp) -> bool {
 }
 
 impl Call {
-    /// How many calls this entry stands for.
+    /// How many calls this entry stands for; 0 for a settlement.
     pub fn calls(&self) -> u64 {
-        match self.min {
-            0 => u64::from(self.copies),
-            _ => 1,
+        match (self.kind, self.min) {
+            (CallKind::Charge | CallKind::Refund { .. }, _) => 0,
+            (_, 0) => u64::from(self.copies),
+            (_, _) => 1,
         }
     }
 
     /// How many of the calls were granted, if `hits` hits were.
     pub fn granted_calls(&self, hits: u64) -> u64 {
-        match self.min {
-            0 => hits,
-            _ => u64::from(0 < hits),
+        match (self.calls(), self.min) {
+            (0, _) => 0,
+            (_, 0) => hits,
+            (_, _) => u64::from(0 < hits),
         }
     }
 
@@ -434,7 +456,16 @@ impl Call {
         bytes[8..12].copy_from_slice(&self.pair.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.copies.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.min.to_le_bytes());
-        bytes[20] = u8::from(self.was_refused);
+        let (kind, age, actual) = match self.kind {
+            CallKind::LetThrough => (0, Span::ZERO, 0),
+            CallKind::Refused => (1, Span::ZERO, 0),
+            CallKind::Estimate => (2, Span::ZERO, 0),
+            CallKind::Charge => (3, Span::ZERO, 0),
+            CallKind::Refund { age, actual } => (4, age, actual),
+        };
+        bytes[20..24].copy_from_slice(&u32::to_le_bytes(kind));
+        bytes[24..32].copy_from_slice(&age.as_micros().to_le_bytes());
+        bytes[32..].copy_from_slice(&actual.to_le_bytes());
         bytes
     }
 
@@ -444,13 +475,22 @@ impl Call {
             word.copy_from_slice(&bytes[at..at + 4]);
             u32::from_le_bytes(word)
         };
-        let at = u64::from(word(0)) | (u64::from(word(4)) << 32);
+        let long = |at: usize| u64::from(word(at)) | (u64::from(word(at + 4)) << 32);
         Self {
-            at: Timestamp::from_micros(at),
+            at: Timestamp::from_micros(long(0)),
             pair: word(8),
             copies: word(12),
             min: word(16),
-            was_refused: bytes[20] != 0,
+            kind: match word(20) {
+                0 => CallKind::LetThrough,
+                1 => CallKind::Refused,
+                2 => CallKind::Estimate,
+                3 => CallKind::Charge,
+                _ => CallKind::Refund {
+                    age: Span::from_micros(long(24)),
+                    actual: word(32),
+                },
+            },
         }
     }
 }

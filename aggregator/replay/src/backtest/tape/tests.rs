@@ -12,7 +12,16 @@ fn calls(count: u64, spread: u64) -> Vec<Call> {
             pair: n as u32,
             copies: 1 + (seed >> 60) as u32,
             min: (seed >> 62) as u32,
-            was_refused: seed >> 63 == 1,
+            kind: match seed >> 56 & 7 {
+                0 => CallKind::Refused,
+                1 => CallKind::Estimate,
+                2 => CallKind::Charge,
+                3 => CallKind::Refund {
+                    age: Span::from_micros(seed >> 30),
+                    actual: seed as u32,
+                },
+                _ => CallKind::LetThrough,
+            },
         }
     };
     (0..count).map(next).collect()
@@ -62,7 +71,7 @@ fn spread(files: &[&[u64]], spread: bool) -> Vec<(u64, u32)> {
                 pair: pair as u32,
                 copies: 1,
                 min: 1,
-                was_refused: false,
+                kind: CallKind::LetThrough,
             };
             recorder.push(call).expect("written");
         }
@@ -115,7 +124,7 @@ fn unspread(order: PlayOrder, finer: &[u64]) -> Vec<Unspread> {
             pair: 0,
             copies: 1,
             min: 1,
-            was_refused: false,
+            kind: CallKind::LetThrough,
         };
         recorder.push(call).expect("memory");
     }
@@ -145,7 +154,7 @@ fn skipped_calls_keep_their_place_and_are_not_played() {
             pair,
             copies,
             min,
-            was_refused: false,
+            kind: CallKind::LetThrough,
         };
         match n % 2 {
             0 => recorder.pass_over(at),
@@ -170,13 +179,13 @@ fn the_extent_says_how_far_stamps_step_back() {
     for at in [5, 9, 4, 9, 7, 12] {
         let at = Timestamp::from_micros(at);
         let (pair, copies, min) = (0, 1, 1);
-        let was_refused = false;
+        let kind = CallKind::LetThrough;
         let call = Call {
             at,
             pair,
             copies,
             min,
-            was_refused,
+            kind,
         };
         recorder.push(call).expect("memory");
     }

@@ -1,0 +1,227 @@
+//! The calls in the records of a log of Tollgate's own.
+//!
+//! ```text
+//! record ──► batch ──► let through, estimated, charged, refunded: one call each
+//!                      refused: spread between the first and the last
+//! ```
+//!
+//! Knows nothing of tapes and limits. What stays true: no call is later than the log took its record; a settlement
+//! names the instant that its estimate has got.
+
+use std::collections::HashMap;
+
+use tollgate_log::Delivered;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::DecodeError;
+use tollgate_shared::wire::hits::{HitBatch, HitKind, Refused};
+use tollgate_shared::wire::record::Record;
+
+use super::log::LogFault;
+use super::tape::{Call, CallKind};
+use crate::tags::Tags;
+
+/// An agent settles no estimate that is older.
+const SETTLED_WITHIN: Span = Span::from_secs(600);
+
+/// The calls of a record of the hits stream.
+pub enum Calls<'a> {
+    /// The calls of an agent.
+    Batch(HitBatch<'a>),
+    /// The record is about something else.
+    None,
+    /// It cannot be read. Aggregators keep such a record as a dead letter and go on.
+    Unreadable(DecodeError),
+}
+
+impl<'a> Calls<'a> {
+    /// The calls of a record.
+    ///
+    /// # Errors
+    ///
+    /// [`LogFault::Newer`] for an unknown kind that must not be skipped. A record that no aggregator wrote
+    /// is skipped, as aggregators do.
+    pub fn of(partition: u32, delivered: &'a Delivered, tags: &Tags) -> Result<Self, LogFault> {
+        match Record::decode(&delivered.bytes) {
+            Ok(Record::Hits(batch)) => Ok(Self::Batch(batch)),
+            Ok(Record::Unknown {
+                skippable: false,
+                kind,
+            }) if tags.are_good(&delivered.bytes, partition) => Err(LogFault::Newer {
+                partition,
+                offset: delivered.offset,
+                kind,
+            }),
+            Ok(_) => Ok(Self::None),
+            Err(error) => Ok(Self::Unreadable(error)),
+        }
+    }
+}
+
+/// Stamps that were clipped to the instant at which the log took their record, so that a settlement finds its estimate.
+///
+/// Those of longer ago than an estimate can be settled are forgotten.
+#[derive(Debug, Default)]
+pub struct ClippedStamps {
+    /// By agent and stamp.
+    of: HashMap<(u128, Timestamp), Timestamp>,
+}
+
+impl ClippedStamps {
+    /// How many are kept before old ones are looked for.
+    const KEPT: usize = 1 << 16;
+
+    /// The instant of an agent's stamp.
+    fn clip(&mut self, epoch: u128, stamp: Timestamp, latest: Timestamp) -> Timestamp {
+        if stamp <= latest {
+            return stamp;
+        }
+        if Self::KEPT <= self.of.len() {
+            self.of.retain(|_, at| latest.since(*at) <= SETTLED_WITHIN);
+        }
+        self.of.insert((epoch, stamp), latest);
+        latest
+    }
+
+    /// The instant that a stamp has got.
+    fn found(&self, epoch: u128, stamp: Timestamp) -> Timestamp {
+        let clipped = self.of.get(&(epoch, stamp));
+        clipped.copied().unwrap_or(stamp)
+    }
+}
+
+/// Passes the calls of a batch to `each`, with their resources and domains; pair numbers are not known.
+///
+/// # Errors
+///
+/// The first error of `each`.
+pub fn calls_of<E>(
+    batch: &HitBatch<'_>,
+    latest: Timestamp,
+    clipped: &mut ClippedStamps,
+    each: &mut dyn FnMut(&str, &str, Call) -> Result<(), E>,
+) -> Result<(), E> {
+    let epoch = batch.sender.epoch;
+    for hit in batch.hits().iter() {
+        let at = match hit.kind {
+            HitKind::Estimate => clipped.clip(epoch, hit.at, latest),
+            HitKind::Hit | HitKind::Charge | HitKind::Refund { .. } => hit.at.min(latest),
+        };
+        let call = Call {
+            at,
+            pair: 0,
+            copies: hit.copies,
+            // Without a stated minimum, the caller needs all copies.
+            min: hit.min.unwrap_or(hit.copies),
+            kind: match hit.kind {
+                HitKind::Hit => CallKind::LetThrough,
+                HitKind::Charge => CallKind::Charge,
+                HitKind::Estimate => CallKind::Estimate,
+                HitKind::Refund { made, actual, .. } => CallKind::Refund {
+                    age: at.since(clipped.found(epoch, made)),
+                    actual,
+                },
+            },
+        };
+        for _ in 0..hit.calls {
+            each(batch.resource(hit.resource), hit.domain, call)?;
+        }
+    }
+    for refused in batch.refused() {
+        for call in spread(&refused, latest) {
+            each(batch.resource(refused.resource), refused.domain, call)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refused calls of which only the first and the last instant are known, as calls spread between them.
+fn spread<'a>(refused: &Refused<'a>, latest: Timestamp) -> impl Iterator<Item = Call> + use<'a> {
+    /// More points than this within one flush add no information.
+    const POINTS_MAX: u64 = 1_024;
+
+    let (first, last) = (refused.first.min(latest), refused.last.min(latest));
+    let (calls, lasted) = (refused.calls, last.since(first).as_micros());
+    let copies = u32::try_from(refused.copies / calls.max(1))
+        .unwrap_or(u32::MAX)
+        .max(1);
+    let points = calls.min(POINTS_MAX);
+    let call = move |number: u64, copies, min| {
+        let part = u128::from(lasted) * u128::from(number) / u128::from((points - 1).max(1));
+        Call {
+            at: first.saturating_add(Span::from_micros(part as u64)),
+            pair: 0,
+            copies,
+            min,
+            kind: CallKind::Refused,
+        }
+    };
+    (0..points).flat_map(move |number| {
+        let here = calls / points + u64::from(number < calls % points);
+        // Calls of one hit share an entry; calls of several copies get one entry each.
+        let (entries, copies, min) = match copies {
+            1 => (1, u32::try_from(here).unwrap_or(u32::MAX), 0),
+            copies => (here, copies, copies),
+        };
+        std::iter::repeat_n(call(number, copies, min), entries as usize)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_shared::wire::statement::Cause;
+
+    #[test]
+    fn refused_calls_are_spread_evenly_without_loss() {
+        let refused = |calls, copies| Refused {
+            resource: 0,
+            domain: "d",
+            calls,
+            copies,
+            first: Timestamp::from_micros(1_000),
+            last: Timestamp::from_micros(4_000),
+            cause: Cause::Hard,
+            position: None,
+        };
+        let of = |calls, copies| -> Vec<(u64, u32, u32)> {
+            let calls = spread(&refused(calls, copies), Timestamp::MAX);
+            let calls = calls.map(|call| (call.at.as_micros(), call.copies, call.min));
+            calls.collect()
+        };
+        assert_eq!(of(1, 1), [(1_000, 1, 0)]);
+        assert_eq!(of(3, 3), [(1_000, 1, 0), (2_500, 1, 0), (4_000, 1, 0)]);
+        assert_eq!(of(2, 10), [(1_000, 5, 5), (4_000, 5, 5)]);
+        let many = of(5_000, 5_000);
+        assert_eq!(
+            many.iter()
+                .map(|(_, calls, _)| u64::from(*calls))
+                .sum::<u64>(),
+            5_000
+        );
+        assert_eq!((many[0].0, many[many.len() - 1].0), (1_000, 4_000));
+    }
+
+    #[test]
+    fn a_settlement_finds_its_estimate_at_the_instant_that_it_has_got() {
+        let (latest, later) = (Timestamp::from_millis(10), Timestamp::from_millis(30));
+        let mut clipped = ClippedStamps::default();
+        // An agent's clock that is right, and one that is fast.
+        let right = Timestamp::from_millis(9);
+        assert_eq!(clipped.clip(7, right, latest), right);
+        let fast = Timestamp::from_millis(5_000);
+        assert_eq!(clipped.clip(7, fast, latest), latest);
+        assert_eq!(clipped.found(7, right), right);
+        assert_eq!(clipped.found(7, fast), latest);
+        // Another agent's stamp is another one.
+        assert_eq!(clipped.found(8, fast), fast);
+        // What can no longer be settled makes room.
+        for number in 0..ClippedStamps::KEPT as u64 {
+            clipped.clip(9, fast.saturating_add(Span::from_micros(number)), later);
+        }
+        assert_eq!(clipped.found(7, fast), latest);
+        let gone = later.saturating_add(SETTLED_WITHIN);
+        clipped.clip(9, Timestamp::MAX, gone);
+        assert_eq!(clipped.found(7, fast), fast);
+        assert_eq!(clipped.found(9, fast), later);
+    }
+}

@@ -1,0 +1,51 @@
+//! Files that are read whole, but no longer ones than expected.
+//!
+//! A path may name a device, or by mistake a disk image, so memory is bounded and not only the text. Knows nothing of
+//! contents. What stays true: at most one byte more than allowed is read.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Reads a file of at most `bytes_max` bytes.
+///
+/// # Errors
+///
+/// If it cannot be read, or is longer.
+pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_all(File::open(path)?, bytes_max)
+}
+
+/// Reads the rest of a source, which has at most `bytes_max` bytes.
+///
+/// # Errors
+///
+/// As [`read`].
+pub fn read_all(source: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    match u64::try_from(bytes.len()) {
+        Ok(length) if length <= bytes_max => Ok(bytes),
+        _ => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("longer than {bytes_max} bytes, which no such file is"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_an_end_is_refused_after_the_bound() {
+        let error = read(Path::new("/dev/zero"), 1 << 20).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(
+            error.to_string(),
+            "longer than 1048576 bytes, which no such file is"
+        );
+        assert_eq!(read_all(&b"four"[..], 4).expect("just"), b"four");
+        assert!(read_all(&b"fives"[..], 4).is_err());
+    }
+}

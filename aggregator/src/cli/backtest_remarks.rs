@@ -1,0 +1,42 @@
+//! What a backtest's figures do not show, on the standard error.
+//!
+//! Knows the recording and the limits documents, not the results.
+
+use tollgate_limits::{Mode, RateResource};
+use tollgate_replay::backtest::read::Recording;
+use tollgate_replay::range::Utc;
+use tollgate_shared::escape::escaped;
+use tollgate_shared::time::Timestamp;
+
+use super::backtest::Document;
+
+/// The tables of zones in documents end here.
+const ZONES_UNTIL: Timestamp = Timestamp::from_millis(2_840_140_800_000);
+
+/// Reports resources whose limits deny nobody in a fleet, and traffic from before or after the tables of zones.
+pub(super) fn print(recording: &Recording, documents: &[Document]) {
+    for Document { name, limits } in documents {
+        let recorded = recording.pairs.resources();
+        let rates = recorded.filter_map(|of| Some((of, limits.rate(of)?)));
+        let is_idle = |of: &str, rate: &RateResource| {
+            rate.mode() != Mode::Enforced || limits.namespace_of(of).ignore_configured
+        };
+        let idle = rates.filter(|(of, rate)| is_idle(of, rate));
+        let idle: Vec<String> = idle.map(|(of, _)| escaped(of).to_string()).collect();
+        if !idle.is_empty() {
+            remark!(
+                "{name}: in shadow, or in a namespace that ignores limits, so that a fleet refuses nothing: {}; the report says what these limits would do",
+                idle.join(", ")
+            );
+        }
+        let zones = limits.classes().iter().flat_map(|class| &class.quotas);
+        let changes = zones.filter_map(|quota| quota.zone.offsets().get(1));
+        let (from, extent) = (changes.map(|(at, _)| *at).max(), recording.tape.extent());
+        if let Some(from) = from.filter(|from| extent.first < *from || ZONES_UNTIL <= extent.last) {
+            remark!(
+                "{name}: the tables of its zones begin at {} and end in 2059: before and after that, quotas count by a fixed offset; [zones] may state more",
+                Utc(from)
+            );
+        }
+    }
+}
