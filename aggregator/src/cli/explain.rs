@@ -39,7 +39,13 @@ pub struct ExplainArgs {
     #[command(flatten)]
     pub log: LogArgs,
     /// The HTTP address of an aggregator
-    #[arg(long, default_value = "http://127.0.0.1:7400", value_name = "URL")]
+    #[arg(
+        long,
+        value_name = "URL",
+        value_parser = super::values::url,
+        env = "TOLLGATE_URL",
+        default_value = "http://127.0.0.1:7400"
+    )]
     pub url: String,
 }
 
@@ -159,10 +165,10 @@ fn ask(global: &Global, args: &ExplainArgs, question: &Question) -> Result<Exit,
             let error = error.as_deref().unwrap_or(body.trim_end());
             Err(crate::reach::not_authorised(&args.url, error))
         }
-        _ => Err(Failure::Unavailable(format!(
-            "{}: {}",
-            args.url,
-            body.trim_end()
-        ))),
+        _ => {
+            let error = error_in(&body);
+            let error = error.as_deref().unwrap_or(body.trim_end());
+            Err(Failure::Unavailable(format!("{}: {error}", args.url)))
+        }
     }
 }

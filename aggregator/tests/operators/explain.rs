@@ -32,6 +32,10 @@ quota = ["3/year"]
 [rate."api.dark"]
 shadow = true
 rate = "1/m"
+[rate."api.none"]
+rate = "0/s"
+[namespace.closed]
+allow_unconfigured = false
 "#;
 
 const PARTITIONS: u32 = 4;
@@ -277,6 +281,8 @@ async fn a_call_that_was_not_refused_is_explained_too() {
     );
     assert_eq!(reason(acme, 15_000), "no_call");
     assert_eq!(reason(dark, 100), "shadow");
+    assert_eq!(reason(("api.none", "acme"), 100), "inaccessible");
+    assert_eq!(reason(("closed.door", "acme"), 100), "unconfigured");
     assert_eq!(reason(("free.thing", "acme"), 0), "no_limit");
     assert_eq!(reason(late, 500), "late");
     assert_eq!(reason(late, 3_000), "room");
@@ -387,6 +393,49 @@ async fn hits_after_a_reset_or_ban_are_explained_as_ruled() {
     // There was room for the hit that came after the ban, and it is excess all the same.
     assert_eq!(found["denial"]["cause"], "banned");
     assert_eq!(found["excess"]["by_agent"][0]["agent"], "alpha");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_act_ends_a_denial_when_it_was_recorded_and_not_before() {
+    let mut world = World::new().await;
+    let acme = ("api.quota", "acme");
+    let url = format!("http://{}", world.served.http);
+    let act = |world: &World, verb: &str, domain: &str| {
+        let args = [verb, acme.0, domain, "--reason", "a test", "--url", &url];
+        let (exit, stdout, stderr) = run(world.dir.path(), &args);
+        assert_eq!(exit, 0, "{stdout}{stderr}");
+    };
+    world.batch("alpha", acme, &[0, 100, 200], None).await;
+    let asked = |world: &World, ms: u64| {
+        let at = world.at_us(ms);
+        world.explain(&[acme.0, acme.1, "--at", &at])
+    };
+    let denied = |found: &Value| found["denial"]["cause"] == "quota 1";
+    let deadline = wall().saturating_add(Span::from_secs(60));
+    while !denied(&asked(&world, 5_000)) {
+        assert!(wall() < deadline, "{:#}", asked(&world, 5_000));
+    }
+    let before = asked(&world, 5_000);
+    act(&world, "reset", acme.1);
+    // A ban of a domain that has made no call begins with the ban.
+    let banned_at = wall().as_micros();
+    act(&world, "ban", "fresh");
+    let ban = world.explain(&[acme.0, "fresh"]);
+    let since = number(&ban["denial"]["since_us"]);
+    assert!(banned_at - 1_000 <= since, "{ban:#}");
+    // Twenty seconds ago it was denied, although it no longer is.
+    let after = asked(&world, 5_000);
+    assert_eq!(
+        after["denial"]["cause"], before["denial"]["cause"],
+        "{after:#}"
+    );
+    assert_eq!(after["denial"]["since_us"], before["denial"]["since_us"]);
+    let now = wall()
+        .saturating_add(Span::from_secs(1))
+        .as_micros()
+        .to_string();
+    let open = world.explain(&[acme.0, acme.1, "--at", &now]);
+    assert_eq!(open["denial"], Value::Null, "{open:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -362,9 +362,14 @@ impl PairFollow {
             .collect();
         for mut statement in statements {
             let mut stated = self.standing();
-            if let Some((number, then)) = stood.get(statement.position.entry as usize) {
-                statement.position.entry = *number;
-                stated = then.clone().unwrap_or(stated);
+            match stood.get(statement.position.entry as usize) {
+                Some((number, then)) => {
+                    statement.position.entry = *number;
+                    stated = then.clone().unwrap_or(stated);
+                }
+                // No call of the pair causes it, but an operator's act or other limits: the pair's time is that of its
+                // last call, or 1970.
+                None => stated.since = stated.since.max(delivered.appended),
             }
             stated.statement = statement;
             stated.appended = delivered.appended;

@@ -75,7 +75,16 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until:
         escaped(explanation.domain.as_deref().unwrap_or_default())
     );
     explanation.version = version_view(follow.replay.book(), follow.version(), explanation);
-    let (reason, text) = unruled(limits, &explanation.resource).unwrap_or_else(|| match until {
+    let by_limits = unruled(limits, &explanation.resource);
+    if by_limits.is_none()
+        && let Some((reason, text)) = refused_by_agents(follow, &explanation.resource)
+    {
+        explanation.reason = reason;
+        let text = format!("{who} is refused by agents, without a denial: {text}");
+        explanation.sentences.push(text);
+        return;
+    }
+    let (reason, text) = by_limits.unwrap_or_else(|| match until {
         FollowUntil::Instant(at) => room(follow, at),
         _ => ("room", "the log contains no denial of it".to_owned()),
     });
@@ -89,6 +98,21 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until:
     {
         let text = format!("its limits would have denied it until {}", Utc(end));
         explanation.sentences.push(text);
+    }
+}
+
+/// Why agents refuse all calls of a pair by themselves: they know these limits, so that the log has no denial.
+fn refused_by_agents(follow: &PairFollow, resource: &str) -> Option<(&'static str, String)> {
+    let limits = follow.replay.engine().limits();
+    match limits.rate(resource) {
+        None => {
+            let text = "no limits are configured for its resource, and its namespace refuses such resources";
+            Some(("unconfigured", text.to_owned()))
+        }
+        Some(_) if follow.class().grants_nothing() => {
+            Some(("inaccessible", "its limits let no call through".to_owned()))
+        }
+        Some(_) => None,
     }
 }
 
