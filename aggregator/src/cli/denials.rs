@@ -98,7 +98,11 @@ pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
                 output.json(denial)?;
             }
         }
-        Format::Text => print(&answer.denials, &mut output)?,
+        Format::Text if answer.denials.is_empty() && !answer.partitions_missing.is_empty() => {
+            output.line("no denials in the partitions that answered")?;
+        }
+        Format::Text if answer.denials.is_empty() && 0 < answer.omitted => {}
+        Format::Text => print(args, &answer.denials, &mut output)?,
     }
     output.finish()?;
     if 0 < answer.omitted {
@@ -120,7 +124,7 @@ fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exi
         if live {
             // Moves the cursor home and clears the screen.
             output.clear()?;
-            print(&answer.denials, output)?;
+            print(args, &answer.denials, output)?;
         } else {
             let code = |denial: &Value| denial["code"].as_str().map(str::to_owned);
             let new = answer.denials.iter();
@@ -156,10 +160,14 @@ fn list(global: &Global, args: &DenialsArgs) -> Result<DenialsView<Value>, Failu
         ),
     ];
     let list = ("/v1/denials", "denials");
-    let mut answer: DenialsView<Value> =
-        pages(&args.spoken.url, list, &query, args.limit as usize)?;
+    let limit = args.limit as usize;
+    // Aggregators do not filter by cause, so all are asked for.
+    let asked = args.cause.as_ref().map_or(limit, |_| usize::MAX);
+    let mut answer: DenialsView<Value> = pages(&args.spoken.url, list, &query, asked)?;
     if let Some(cause) = &args.cause {
         answer.denials.retain(|denial| denial["cause"] == **cause);
+        answer.omitted = answer.denials.len().saturating_sub(limit);
+        answer.denials.truncate(limit);
     }
     for denial in &mut answer.denials {
         denial["schema"] = "tollgate.denials/1".into();
@@ -167,9 +175,11 @@ fn list(global: &Global, args: &DenialsArgs) -> Result<DenialsView<Value>, Failu
     Ok(answer)
 }
 
-fn print(denials: &[Value], output: &mut Output) -> Result<(), Failure> {
+fn print(args: &DenialsArgs, denials: &[Value], output: &mut Output) -> Result<(), Failure> {
     if denials.is_empty() {
-        return output.line("no denials are in force");
+        let is_all = args.resource.is_none() && args.domain.is_none() && args.cause.is_none();
+        let such = if is_all { "" } else { "such " };
+        return output.line(format!("no {such}denials are in force"));
     }
     let head = ["LEFT", "RESOURCE", "SCOPE", "CAUSE", "LIMIT", "CODE"];
     let mut rows = vec![head.map(str::to_owned)];

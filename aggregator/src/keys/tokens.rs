@@ -81,9 +81,13 @@ fn unbounded(args: &TokenArgs) -> Option<&'static str> {
     let has = |role: &str| args.roles.iter().any(|one| one == role);
     if args.namespaces.is_empty() {
         None
-    } else if has("viewer") || has("operator") {
+    } else if has("operator") {
         Some(
             "--namespace bounds what the token may report, receive and change; by HTTP it may read all namespaces",
+        )
+    } else if has("viewer") {
+        Some(
+            "--namespace: by HTTP its bearer reads lists and explanations of one resource of these namespaces at a time",
         )
     } else if has("agent") && args.agents.is_none() {
         Some(

@@ -237,6 +237,17 @@ async fn bans_survive_a_restart_and_a_kill_switch_suspends_them() {
     let banned = world.denials(&["--cause", "banned"]);
     // `--everywhere` includes `sandbox`, although trudy never had copies of it.
     assert_eq!(banned.len(), 4, "{banned:?}");
+    world.fill("zzz", 5).await;
+    let one = ["denials", "--cause", "hard", "--limit", "1", "--url"];
+    let none = ["denials", "--cause", "sliding", "--url"];
+    let url = format!("http://{}", world.served.http);
+    for (args, expected) in [
+        (&one[..], "zzz"),
+        (&none[..], "no such denials are in force"),
+    ] {
+        let (code, out, err) = run(world.dir.path(), &[args, &[&url]].concat());
+        assert!(code == 0 && out.contains(expected), "{args:?}: {out}{err}");
+    }
     assert_eq!(world.served.metric("tollgate_amendments_total"), 2.0);
     let of_mallory = banned.iter().find(|denial| denial["domain"] == "mallory");
     let code = of_mallory.expect("it is listed")["code"]
@@ -274,6 +285,9 @@ async fn bans_survive_a_restart_and_a_kill_switch_suspends_them() {
         world.served.metric("tollgate_hits_excess_total") == granted + 1.0
     })
     .await;
+    let (code, text) = world.operator(&["namespaces", "kill", "api.search"]);
+    assert_ne!(code, 0, "{text}");
+    assert!(text.contains("contains a dot, expected the part"), "{text}");
     world.done(&["namespaces", "restore", "api"]);
     let started = world.search.hit("trudy");
     assert!(started.is_ok(), "a version starts no denial");
@@ -281,7 +295,13 @@ async fn bans_survive_a_restart_and_a_kill_switch_suspends_them() {
         is_denied(&world.search, "trudy")
     })
     .await;
-    assert_eq!(world.audit()["equal"], true);
+    let report = world.audit();
+    assert_eq!(report["equal"], true);
+    let remarks = report["remarks"].as_array().expect("a list");
+    let unchecked = remarks
+        .iter()
+        .any(|remark| remark["kind"] == "model_unenforced");
+    assert!(unchecked, "the model does not know the switch: {report:#}");
 
     world.served.signal("TERM");
     world.served.await_end();

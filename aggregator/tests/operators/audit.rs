@@ -104,14 +104,19 @@ fn announced(record: &Delivered) -> Option<Announced> {
     Announced::decode(&record.bytes).ok()
 }
 
-/// Two neighbouring statements of a partition's first run, as indices of its denials.
+/// A partition, and the index among its denials of a statement that, like the next one, was announced once: what the
+/// killed aggregator had announced after its last snapshot, the second one announces again.
 fn neighbours(all: &All) -> (u32, usize) {
     for (stream, partition, records) in all {
         let places: Vec<_> = records
             .iter()
             .map(|r| announced(r).map(|a| a.statement.position))
             .collect();
-        let apart = |two: &[_]| matches!(two, [Some(a), Some(b)] if a < b);
+        let is_once = |place| places.iter().filter(|of| **of == Some(place)).count() == 1;
+        let apart = |two: &[_]| match *two {
+            [Some(a), Some(b)] => a < b && is_once(a) && is_once(b),
+            _ => false,
+        };
         if *stream == Stream::Denials
             && let Some(at) = places.windows(2).position(apart)
         {

@@ -76,6 +76,25 @@ pub fn partitions(config: &KafkaConfig) -> Result<u32, KafkaFault> {
     }
 }
 
+/// How many records the `hits` topic has, in all partitions; markers of transactions count as records.
+///
+/// # Errors
+///
+/// If no broker answers.
+pub fn hits_records(config: &KafkaConfig) -> Result<u64, KafkaFault> {
+    let client = consumer::create(config)?;
+    let topic = Names::of(config).of_stream(Stream::Hits).to_owned();
+    let mut records = 0;
+    for partition in 0..config.partitions {
+        let number = i32::try_from(partition).unwrap_or(i32::MAX);
+        let (first, end) = client
+            .fetch_watermarks(&topic, number, ANSWER_WITHIN)
+            .map_err(|error| unreached(config, &error))?;
+        records += u64::try_from(end.saturating_sub(first)).unwrap_or(0);
+    }
+    Ok(records)
+}
+
 /// The topic of snapshots, if the log has one.
 ///
 /// # Errors

@@ -313,7 +313,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         }
         for correction in &self.replay.rulings().corrections {
             let text = format!(
-                "batches whose timestamps were corrected, because the agent's clock is wrong (first: {}, by {} us)",
+                "batches whose timestamps were corrected, because the agent's clock is wrong, or its batches arrived late (first: {}, by {} us)",
                 correction.agent, correction.moved_us
             );
             part.remark("clocks", 1, offset, &text);

@@ -111,6 +111,9 @@ impl Sample {
             offset: delivered.offset,
             appended_us: delivered.appended.as_micros(),
         };
+        if in_range {
+            self.note_unenforced(at.offset, record, part);
+        }
         let mut model = std::mem::take(&mut self.model);
         let wanted = |resource: &str, domain: &str| self.is_asked(resource, domain);
         let fed = feed(&mut model, at, record, &self.versions, &wanted);
@@ -160,6 +163,31 @@ impl Sample {
         (self.below == u64::MAX || hash(resource, domain) < self.below)
             && self.is_plain(resource)
             && partition_of_pair(resource, domain, self.partitions) == self.partition
+    }
+
+    /// Remarks entries of resources with limits that some version does not enforce: the model does not rule them.
+    fn note_unenforced(&self, offset: u64, record: &Record<'_>, part: &mut PartitionAudit) {
+        let Record::Hits(batch) = record else {
+            return;
+        };
+        let is_limited = |limits: &Limits, name: &str| limits.rate(name).is_some();
+        let is_unenforced = |resource: u32| {
+            let name = batch.resource(resource);
+            !self.is_plain(name)
+                && self
+                    .versions
+                    .limits()
+                    .any(|limits| is_limited(limits, name))
+        };
+        let entries = batch
+            .hits()
+            .iter()
+            .filter(|hit| is_unenforced(hit.resource));
+        let entries = entries.count() as u64;
+        if 0 < entries {
+            let text = "entries that the model did not check: their resource was in shadow, or its namespace ignored limits, at some time";
+            part.remark("model_unenforced", entries, offset, text);
+        }
     }
 
     fn is_plain(&self, resource: &str) -> bool {

@@ -11,6 +11,9 @@ use tollgate_log::Stream;
 use tollgate_log::kafka::reader::{self, KafkaRead, KafkaReader};
 use tollgate_log::kafka::{Candidate, KafkaConfig, KafkaFault, StateTopic};
 
+/// About how many bytes a record of hits has; Kafka tells how many records there are, and not how large they are.
+const RECORD_BYTES: u64 = 1_024;
+
 /// A Kafka log that is open for reading.
 pub struct KafkaSource {
     config: KafkaConfig,
@@ -87,6 +90,11 @@ impl Source for KafkaSource {
     ) -> Result<Box<dyn Cursor>, SourceError> {
         let reader = KafkaReader::open(&self.config, stream, partition, from).map_err(fault)?;
         Ok(Box::new(reader))
+    }
+
+    fn hits_bytes(&self) -> Option<u64> {
+        let records = reader::hits_records(&self.config).ok()?;
+        Some(records.saturating_mul(RECORD_BYTES))
     }
 
     fn snapshots(&self, partition: u32) -> Vec<u64> {

@@ -26,40 +26,41 @@ fn refuse_contradictions(source: &mut ConfigSource, bounds: &Bounds) {
     refuse_unless(is_good, source, texts, ["less than", "more than"]);
     let count = |count: usize| count.to_string();
     let size = |bytes: usize| format!("\"{}MiB\"", bytes >> 20);
-    let connection = (
-        "listen.appends_per_connection_max",
-        bounds.appends_bytes_each,
-    );
+    // The bound of one is at most the bound of all.
+    type Bound = (&'static str, usize);
+    let mut no_more = |part: Bound, whole: Bound, shown: fn(usize) -> String| {
+        let is_good = part.1 <= whole.1;
+        let texts = [part, whole].map(|(path, value)| (path, shown(value)));
+        refuse_unless(is_good, source, texts, ["at most", "at least"]);
+    };
     let address = (
         "listen.appends_per_address_max",
         bounds.appends_bytes_of_address,
     );
-    let appends = ("listen.appends_max", bounds.appends_bytes);
-    let pending = [
+    no_more(
         ("listen.pending_per_address_max", bounds.pending_per_address),
         ("listen.pending_max", bounds.pending),
-    ];
-    let subscriptions = [
+        count,
+    );
+    no_more(
+        (
+            "listen.appends_per_connection_max",
+            bounds.appends_bytes_each,
+        ),
+        address,
+        size,
+    );
+    no_more(address, ("listen.appends_max", bounds.appends_bytes), size);
+    no_more(
         ("feed.subscriptions_max", bounds.subscriptions),
         ("feed.subscriptions_total_max", bounds.subscriptions_all),
-    ];
-    let queues = [
+        count,
+    );
+    no_more(
         ("feed.subscriber_queue_max", bounds.subscriber_bytes),
         ("listen.queues_max", bounds.queued_bytes),
-    ];
-    // The bound of one is at most the bound of all.
-    let parts: [(_, fn(usize) -> String); 5] = [
-        (pending, count),
-        (subscriptions, count),
-        (queues, size),
-        ([connection, address], size),
-        ([address, appends], size),
-    ];
-    for (pair, shown) in parts {
-        let [(_, part), (_, whole)] = pair;
-        let texts = pair.map(|(path, value)| (path, shown(value)));
-        refuse_unless(part <= whole, source, texts, ["at most", "at least"]);
-    }
+        size,
+    );
 }
 
 /// Refuses a pair of options, unless it is good, or one of them was refused itself: the default stands in for an invalid

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tollgate_shared::log_lines::excerpt;
 
 use super::ended::{Ended, REASONS};
 
@@ -72,6 +73,19 @@ impl OperatorLines {
         };
         if let Some(unsaid) = self.may(Instant::now()) {
             tracing::warn!(reason, detail, unsaid, "ended a connection: {ended}");
+        }
+    }
+
+    /// Logs that a batch of an agent was refused, within the caller's span.
+    pub(crate) fn refused(
+        &self,
+        agent: Option<&str>,
+        reason: &'static str,
+        why: &dyn std::fmt::Display,
+    ) {
+        if let Some(unsaid) = self.may(Instant::now()) {
+            let agent = agent.map(excerpt).map(tracing::field::display);
+            tracing::warn!(agent, reason, unsaid, "refused a batch: {why}");
         }
     }
 

@@ -196,17 +196,26 @@ impl ActReader<'_> {
                 domain: self.domain()?,
             },
             "release" => self.release()?,
-            "switch" => Act::Switch {
-                namespace: self
-                    .namespace
-                    .as_deref()
-                    .map(Box::from)
-                    .ok_or_else(|| self.missing("namespace"))?,
-                ignore_configured: self.ignore_configured,
-                allow_unconfigured: self.allow_unconfigured,
-            },
+            "switch" => self.switch()?,
             "set" => self.set()?,
             other => return Err(format!("act {other:?}: there is no such act")),
+        })
+    }
+
+    /// The act that switches the rules of a namespace, or restores them.
+    fn switch(&self) -> Result<Act, String> {
+        let name = self.namespace.as_deref();
+        let name = name.ok_or_else(|| self.missing("namespace"))?;
+        let switches = self.ignore_configured.is_some() || self.allow_unconfigured.is_some();
+        if switches && name.contains('.') {
+            return Err(format!(
+                "switch: namespace {name:?}: contains a dot, expected the part of a resource's name before its first dot"
+            ));
+        }
+        Ok(Act::Switch {
+            namespace: name.into(),
+            ignore_configured: self.ignore_configured,
+            allow_unconfigured: self.allow_unconfigured,
         })
     }
 

@@ -121,6 +121,11 @@ impl BatchFault {
         }
     }
 
+    /// Its name, as in the counter's label.
+    pub(super) fn name(&self) -> &'static str {
+        Self::NAMES.get(self.index()).copied().unwrap_or_default()
+    }
+
     /// Whether the same batch may be let through later.
     pub(super) const fn reason(&self) -> Refusal {
         match self {

@@ -306,6 +306,9 @@ impl AgentConversation {
             }
             Admitted::Refused { answer, fault } => {
                 self.link.counters.refused.count(&fault);
+                let _in_span = self.connection.span.enter();
+                let (agent, lines) = (self.session.agent(), &self.link.edge.lines);
+                lines.refused(agent, fault.name(), &fault);
                 let bytes = encode(&answer, &mut self.writer);
                 self.connection
                     .queue(&self.link.edge, message(&[&bytes]), ANSWERS_MAX);
