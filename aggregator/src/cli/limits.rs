@@ -200,7 +200,7 @@ mod kafka {
     use crate::cli::limits_wanted::{Wanted, edited, imported, set};
     use crate::cli::output::Format;
     use crate::cli::{input_name, read_input};
-    use tollgate_log::kafka::{KafkaConfig, Missing, check};
+    use tollgate_log::kafka::{KafkaConfig, KafkaFault, Missing, check, reader};
     use tollgate_server::config::Config;
 
     #[derive(Serialize)]
@@ -310,6 +310,14 @@ mod kafka {
         Ok(Exit::Done)
     }
 
+    /// The settings with as many partitions as the topics have: a version is the same for any number.
+    fn with_its_partitions(kafka: &KafkaConfig) -> Result<KafkaConfig, Failure> {
+        Ok(KafkaConfig {
+            partitions: reader::partitions(kafka)?,
+            ..kafka.clone()
+        })
+    }
+
     /// Pushes what `wanted` builds from the versions in the log, and waits for the outcome.
     fn push(
         global: &Global,
@@ -319,7 +327,18 @@ mod kafka {
     ) -> Result<Exit, Failure> {
         // Reports faults of topics and permissions, of which an append would only be refused. The check creates no
         // topics: a refused push, or a dry run, leaves nothing behind.
-        check(kafka, Missing::Report)?;
+        let adopted;
+        let kafka = match check(kafka, Missing::Report) {
+            Err(KafkaFault::Unfit { .. }) => {
+                adopted = with_its_partitions(kafka)?;
+                check(&adopted, Missing::Report)?;
+                &adopted
+            }
+            checked => {
+                checked?;
+                kafka
+            }
+        };
         let found = read_if_there(kafka)?;
         let is_there = found.is_ok();
         let history = found.unwrap_or_default();

@@ -4,7 +4,7 @@
 //! after a restart, batches that came twice, statements at the end that are not recorded yet. Fields are only ever
 //! added. Knows nothing of how differences are found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -290,8 +290,16 @@ impl AuditReport {
             let more = self.differences_count - listed;
             writeln!(f, "({more} more differences are not listed)")?;
         }
-        for amendment in &self.amendments {
-            writeln!(f, "{amendment}")?;
+        // Each partition brings an act into force by itself; for people once is enough.
+        let mut listed = BTreeSet::new();
+        let acts = self.amendments.iter();
+        for amendment in acts.filter(|act| listed.insert(act.version)) {
+            let same = |act: &&BroughtAmendment| act.version == amendment.version;
+            let partitions = self.amendments.iter().filter(same).count();
+            match partitions {
+                1 => writeln!(f, "{amendment}")?,
+                _ => writeln!(f, "{amendment} (in {partitions} partitions)")?,
+            }
         }
         for remark in &self.remarks {
             let Remark {

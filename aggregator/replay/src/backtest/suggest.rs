@@ -116,7 +116,10 @@ impl Constraint {
             }
             Self::Quota(unit, zone) => {
                 let quota = print_quota(limit, *unit);
-                format!("quota = [\"{quota}\"], zone = \"{}\"", zone.name())
+                match zone.name() {
+                    "UTC" => format!("quota = [\"{quota}\"]"),
+                    zone => format!("quota = [\"{quota}\"], zone = \"{zone}\""),
+                }
             }
         }
     }

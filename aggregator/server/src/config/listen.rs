@@ -136,6 +136,17 @@ impl Listen {
             agents: is_trusted(source, "listen.insecure.agents"),
             feed: is_trusted(source, "listen.insecure.feed"),
         };
+        // Agents present what they have to both: a certificate authority and a token, or neither.
+        if security.is_whole() && insecure.agents != insecure.feed {
+            let path = match insecure.agents {
+                true => "listen.insecure.agents",
+                false => "listen.insecure.feed",
+            };
+            source.refuse(
+                path,
+                "the same of listen.insecure.agents and listen.insecure.feed: an agent uses TLS at both addresses, or at neither",
+            );
+        }
         let mut address = |path, port: u16, trusted: bool| {
             let default = SocketAddr::from(([127, 0, 0, 1], port));
             let address = read_address(source, path).unwrap_or(default);

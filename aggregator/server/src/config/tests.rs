@@ -260,6 +260,16 @@ fn beyond_loopback_tls_and_tokens_or_an_opt_out_are_needed() {
     assert_eq!(faults(&format!("{text}{tls}")).len(), 1, "no tokens");
     let whole = format!("{text}{tls}[security]\ntokens_file = \"t\"\n");
     let security = read(&whole).expect("both").security;
+    for one in ["agents", "feed"] {
+        let half = format!("{whole}[listen.insecure]\n{one} = \"trusted-network\"\n");
+        let fault = faults(&half).remove(0);
+        assert!(
+            fault.contains("TLS at both addresses, or at neither"),
+            "{fault}"
+        );
+    }
+    let both = "[listen.insecure]\nagents = \"trusted-network\"\nfeed = \"trusted-network\"\n";
+    assert!(read(&format!("{whole}{both}")).is_ok());
     let tls = security.tls.expect("files");
     assert_eq!((tls.cert.to_str(), tls.client_ca), (Some("a.pem"), None));
     for (text, expected) in [

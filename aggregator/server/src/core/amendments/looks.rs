@@ -161,7 +161,7 @@ impl Views<'_> {
             match revision.set(resource, domain, own_of(row).as_ref()) {
                 Ok(()) => {}
                 Err(NotChanged::NotConfigured(_)) => {
-                    return Err(self.unknown(resource, "rate or copies"));
+                    return Err(self.not_named(resource));
                 }
                 Err(
                     why
@@ -242,6 +242,22 @@ impl Views<'_> {
             resource: resource.into(),
             by,
             version: self.limits.book.latest_number(),
+        }
+    }
+
+    /// The refusal of a row for a resource that the limits do not name; a pattern may limit it.
+    fn not_named(&self, resource: &str) -> AmendmentRefused {
+        let latest = self.limits.book.latest();
+        match latest.and_then(|version| version.limits.rate(resource)) {
+            None => self.unknown(resource, "rate or copies"),
+            Some(pattern) => AmendmentRefused::Name {
+                field: "resource",
+                name: resource.into(),
+                fault: format!(
+                    "limited by the pattern {:?}, expected a resource that the limits name",
+                    pattern.name()
+                ),
+            },
         }
     }
 
