@@ -182,8 +182,8 @@ pub(super) fn override_under(
     classes: &mut Classes,
 ) -> RateOverride {
     let candidate = candidate.map(|candidate| {
-        let under = stated.clone().or(candidate);
-        classes.number_of(under.over_default(default).class())
+        let default = candidate.clone().or(default);
+        classes.number_of(stated.clone().over_default(&default).class())
     });
     RateOverride {
         class: classes.number_of(stated.clone().over_default(default).class()),

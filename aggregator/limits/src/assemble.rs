@@ -143,8 +143,8 @@ impl OverridesDraft {
 fn class_pair(rate: &RateDraft, stated: &Stated) -> (RateClass, Option<RateClass>) {
     let real = stated.clone().over_default(&rate.default).class();
     let candidate = rate.candidate.as_ref().map(|candidate| {
-        let under = stated.clone().or(candidate);
-        under.over_default(&rate.default).class()
+        let default = candidate.clone().or(&rate.default);
+        stated.clone().over_default(&default).class()
     });
     (real, candidate)
 }

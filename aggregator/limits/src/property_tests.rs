@@ -267,7 +267,7 @@ proptest! {
             let default = rate.stated();
             for (domain, over) in rate.overrides() {
                 let class = limits.class(rate.class_of(domain));
-                let expected = over.stated.clone().or(default);
+                let expected = over.stated.clone().over_default(default);
                 prop_assert_eq!(class, &expected.class());
                 prop_assert_eq!(rate.candidate_class_of(domain).is_some(), rate.candidate().is_some());
                 used[over.class.0 as usize] = true;

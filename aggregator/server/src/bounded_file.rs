@@ -28,7 +28,7 @@ pub fn read_all(source: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
         Ok(length) if length <= bytes_max => Ok(bytes),
         _ => Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
-            format!("longer than {bytes_max} bytes, which no such file is"),
+            format!("longer than {bytes_max} bytes"),
         )),
     }
 }
@@ -41,10 +41,7 @@ mod tests {
     fn a_file_without_an_end_is_refused_after_the_bound() {
         let error = read(Path::new("/dev/zero"), 1 << 20).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
-        assert_eq!(
-            error.to_string(),
-            "longer than 1048576 bytes, which no such file is"
-        );
+        assert_eq!(error.to_string(), "longer than 1048576 bytes");
         assert_eq!(read_all(&b"four"[..], 4).expect("just"), b"four");
         assert!(read_all(&b"fives"[..], 4).is_err());
     }

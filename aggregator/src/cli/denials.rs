@@ -98,11 +98,7 @@ pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
                 output.json(denial)?;
             }
         }
-        Format::Text if answer.denials.is_empty() && !answer.partitions_missing.is_empty() => {
-            output.line("no denials in the partitions that answered")?;
-        }
-        Format::Text if answer.denials.is_empty() && 0 < answer.omitted => {}
-        Format::Text => print(args, &answer.denials, &mut output)?,
+        Format::Text => print(args, &answer, &mut output)?,
     }
     output.finish()?;
     if 0 < answer.omitted {
@@ -124,7 +120,7 @@ fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exi
         if live {
             // Moves the cursor home and clears the screen.
             output.clear()?;
-            print(args, &answer.denials, output)?;
+            print(args, &answer, output)?;
         } else {
             let code = |denial: &Value| denial["code"].as_str().map(str::to_owned);
             let new = answer.denials.iter();
@@ -175,15 +171,25 @@ fn list(global: &Global, args: &DenialsArgs) -> Result<DenialsView<Value>, Failu
     Ok(answer)
 }
 
-fn print(args: &DenialsArgs, denials: &[Value], output: &mut Output) -> Result<(), Failure> {
-    if denials.is_empty() {
+fn print(
+    args: &DenialsArgs,
+    answer: &DenialsView<Value>,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    if answer.denials.is_empty() {
         let is_all = args.resource.is_none() && args.domain.is_none() && args.cause.is_none();
-        let such = if is_all { "" } else { "such " };
-        return output.line(format!("no {such}denials are in force"));
+        return match (answer.partitions_missing.is_empty(), is_all) {
+            // The limit of rows was 0.
+            _ if 0 < answer.omitted => Ok(()),
+            (false, true) => output.line("no denials in the partitions that answered"),
+            (false, false) => output.line("no denials match in the partitions that answered"),
+            (true, true) => output.line("no denials are in force"),
+            (true, false) => output.line("no denials match"),
+        };
     }
     let head = ["LEFT", "RESOURCE", "SCOPE", "CAUSE", "LIMIT", "CODE"];
     let mut rows = vec![head.map(str::to_owned)];
-    for denial in denials {
+    for denial in &answer.denials {
         rows.push(row(denial)?);
     }
     output.columns(&rows)

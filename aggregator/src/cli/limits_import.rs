@@ -12,7 +12,7 @@ use std::path::Path;
 
 use super::document_edit::TextEdit;
 use super::operator::{OperatorNote, asked, report_all};
-use super::{Global, input_name, limits_edit, read_input};
+use super::{Global, input_name, limits_edit, read_table};
 use crate::exit::{Exit, Failure};
 use tollgate_api::amend::{AmendRequest, AmendRow};
 
@@ -30,7 +30,7 @@ pub(super) fn import(
     file: &Path,
     (reason, expect_version, dry_run): (&str, Option<u64>, bool),
 ) -> Result<Exit, Failure> {
-    let rows = limits_edit::rows(&input_name(file), &read_input(file)?)?;
+    let rows = limits_edit::rows(&input_name(file), &read_table(file)?)?;
     let rows = rows.into_iter().map(|(_, row)| {
         let domain = global.domain(row.domain.as_ref())?;
         Ok(row_of(row, domain))

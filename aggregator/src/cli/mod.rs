@@ -350,20 +350,36 @@ pub fn version() -> String {
     )
 }
 
-/// The most bytes of a document, or of a table of limits of single domains.
-const INPUT_MAX: u64 = 64 << 20;
+/// The most bytes of a document; limits documents have at most 512 KiB.
+const DOCUMENT_MAX: u64 = 64 << 20;
 
-/// Reads a whole input; `-` is stdin.
+/// The most bytes of a table of limits of single domains, of which a fleet has up to four million.
+const TABLE_MAX: u64 = 1 << 30;
+
+/// Reads a whole document; `-` is stdin.
 ///
 /// # Errors
 ///
-/// [`Failure::Input`] if it cannot be read, [`Failure::Data`] if it is not UTF-8.
+/// [`Failure::Input`] if it cannot be read or is too long, [`Failure::Data`] if it is not UTF-8.
 pub fn read_input(path: &std::path::Path) -> Result<String, Failure> {
+    read_text(path, DOCUMENT_MAX)
+}
+
+/// Reads a whole table; `-` is stdin.
+///
+/// # Errors
+///
+/// As [`read_input`].
+pub fn read_table(path: &std::path::Path) -> Result<String, Failure> {
+    read_text(path, TABLE_MAX)
+}
+
+fn read_text(path: &std::path::Path, bytes_max: u64) -> Result<String, Failure> {
     let name = input_name(path);
     let read = if path == std::path::Path::new("-") {
-        bounded_file::read_all(std::io::stdin().lock(), INPUT_MAX)
+        bounded_file::read_all(std::io::stdin().lock(), bytes_max)
     } else {
-        bounded_file::read(path, INPUT_MAX)
+        bounded_file::read(path, bytes_max)
     };
     let bytes = read.map_err(|source| Failure::Input {
         name: name.clone(),

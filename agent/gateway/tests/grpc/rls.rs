@@ -121,9 +121,9 @@ async fn the_remainder_is_shown_only_where_it_is_known() {
     ];
     let answer = running.ask("edge", &twice).await;
     let left = answer.statuses.iter().map(|status| status.limit_remaining);
-    assert_eq!(left.collect::<Vec<_>>(), [5, 5]);
+    assert_eq!(left.collect::<Vec<_>>(), [4, 4]);
     let fields = header(&answer, "ratelimit").expect("near its limit");
-    assert!(fields.contains("r=5"), "{fields}");
+    assert!(fields.contains("r=4"), "{fields}");
     running.end().await;
 }
 

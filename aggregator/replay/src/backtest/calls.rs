@@ -5,10 +5,7 @@
 //!                      refused: spread between the first and the last
 //! ```
 //!
-//! Knows nothing of tapes and limits. What stays true: no call is later than the log took its record; a settlement
-//! names the instant that its estimate has got.
-
-use std::collections::HashMap;
+//! Knows nothing of tapes and limits. What stays true: no call is later than the log took its record.
 
 use tollgate_log::Delivered;
 use tollgate_shared::time::{Span, Timestamp};
@@ -19,9 +16,6 @@ use tollgate_shared::wire::record::Record;
 use super::log::LogFault;
 use super::tape::{Call, CallKind};
 use crate::tags::Tags;
-
-/// An agent settles no estimate that is older.
-const SETTLED_WITHIN: Span = Span::from_secs(600);
 
 /// The calls of a record of the hits stream.
 pub enum Calls<'a> {
@@ -57,38 +51,6 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// Stamps that were clipped to the instant at which the log took their record, so that a settlement finds its estimate.
-///
-/// Those of longer ago than an estimate can be settled are forgotten.
-#[derive(Debug, Default)]
-pub struct ClippedStamps {
-    /// By agent and stamp.
-    of: HashMap<(u128, Timestamp), Timestamp>,
-}
-
-impl ClippedStamps {
-    /// How many are kept before old ones are looked for.
-    const KEPT: usize = 1 << 16;
-
-    /// The instant of an agent's stamp.
-    fn clip(&mut self, epoch: u128, stamp: Timestamp, latest: Timestamp) -> Timestamp {
-        if stamp <= latest {
-            return stamp;
-        }
-        if Self::KEPT <= self.of.len() {
-            self.of.retain(|_, at| latest.since(*at) <= SETTLED_WITHIN);
-        }
-        self.of.insert((epoch, stamp), latest);
-        latest
-    }
-
-    /// The instant that a stamp has got.
-    fn found(&self, epoch: u128, stamp: Timestamp) -> Timestamp {
-        let clipped = self.of.get(&(epoch, stamp));
-        clipped.copied().unwrap_or(stamp)
-    }
-}
-
 /// Passes the calls of a batch to `each`, with their resources and domains; pair numbers are not known.
 ///
 /// # Errors
@@ -97,17 +59,11 @@ impl ClippedStamps {
 pub fn calls_of<E>(
     batch: &HitBatch<'_>,
     latest: Timestamp,
-    clipped: &mut ClippedStamps,
     each: &mut dyn FnMut(&str, &str, Call) -> Result<(), E>,
 ) -> Result<(), E> {
-    let epoch = batch.sender.epoch;
     for hit in batch.hits().iter() {
-        let at = match hit.kind {
-            HitKind::Estimate => clipped.clip(epoch, hit.at, latest),
-            HitKind::Hit | HitKind::Charge | HitKind::Refund { .. } => hit.at.min(latest),
-        };
         let call = Call {
-            at,
+            at: hit.at.min(latest),
             pair: 0,
             copies: hit.copies,
             // Without a stated minimum, the caller needs all copies.
@@ -115,9 +71,9 @@ pub fn calls_of<E>(
             kind: match hit.kind {
                 HitKind::Hit => CallKind::LetThrough,
                 HitKind::Charge => CallKind::Charge,
-                HitKind::Estimate => CallKind::Estimate,
+                HitKind::Estimate => CallKind::Estimate { stamp: hit.at },
                 HitKind::Refund { made, actual, .. } => CallKind::Refund {
-                    age: at.since(clipped.found(epoch, made)),
+                    stamp: made,
                     actual,
                 },
             },
@@ -199,29 +155,5 @@ mod tests {
             5_000
         );
         assert_eq!((many[0].0, many[many.len() - 1].0), (1_000, 4_000));
-    }
-
-    #[test]
-    fn a_settlement_finds_its_estimate_at_the_instant_that_it_has_got() {
-        let (latest, later) = (Timestamp::from_millis(10), Timestamp::from_millis(30));
-        let mut clipped = ClippedStamps::default();
-        // An agent's clock that is right, and one that is fast.
-        let right = Timestamp::from_millis(9);
-        assert_eq!(clipped.clip(7, right, latest), right);
-        let fast = Timestamp::from_millis(5_000);
-        assert_eq!(clipped.clip(7, fast, latest), latest);
-        assert_eq!(clipped.found(7, right), right);
-        assert_eq!(clipped.found(7, fast), latest);
-        // Another agent's stamp is another one.
-        assert_eq!(clipped.found(8, fast), fast);
-        // What can no longer be settled makes room.
-        for number in 0..ClippedStamps::KEPT as u64 {
-            clipped.clip(9, fast.saturating_add(Span::from_micros(number)), later);
-        }
-        assert_eq!(clipped.found(7, fast), latest);
-        let gone = later.saturating_add(SETTLED_WITHIN);
-        clipped.clip(9, Timestamp::MAX, gone);
-        assert_eq!(clipped.found(7, fast), fast);
-        assert_eq!(clipped.found(9, fast), later);
     }
 }

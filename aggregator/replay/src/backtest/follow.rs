@@ -16,7 +16,7 @@ use tollgate_limits::Limits;
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::{Span, Timestamp};
 
-use super::calls::{Calls, ClippedStamps, calls_of};
+use super::calls::{Calls, calls_of};
 use super::log::{LogFault, Sequences};
 use super::pairs::Pairs;
 use super::read::RowReading;
@@ -46,7 +46,6 @@ pub struct Follow<'a> {
     came: u64,
     /// By epoch and partition.
     agents: HashMap<(u128, u32), Sequences>,
-    clipped: ClippedStamps,
     inputs: FollowInputs,
     tags: Tags,
     unchecked_keys: Vec<String>,
@@ -161,7 +160,6 @@ impl<'a> Follow<'a> {
             waiting: BinaryHeap::new(),
             came: 0,
             agents: HashMap::new(),
-            clipped: ClippedStamps::default(),
             inputs: FollowInputs::default(),
             unchecked_keys: tags.unchecked(),
             tags,
@@ -223,25 +221,17 @@ impl<'a> Follow<'a> {
         }
         self.inputs.batches += 1;
         let latest = appended.end_of_millisecond();
-        let mut clipped = std::mem::take(&mut self.clipped);
-        let taken = calls_of(
-            &batch,
-            latest,
-            &mut clipped,
-            &mut |resource, domain, call| {
-                self.take(resource, domain, call);
-                Ok(())
-            },
-        );
-        self.clipped = clipped;
-        taken
+        calls_of(&batch, latest, &mut |resource, domain, call| {
+            self.take(resource, domain, call);
+            Ok(())
+        })
     }
 
     fn take(&mut self, resource: &str, domain: &str, call: Call) {
         self.inputs.rows += call.calls();
         match call.kind {
             CallKind::Refused => self.inputs.refused_calls += call.calls(),
-            CallKind::LetThrough | CallKind::Estimate | CallKind::Charge => {
+            CallKind::LetThrough | CallKind::Estimate { .. } | CallKind::Charge => {
                 self.inputs.hits += u64::from(call.copies);
             }
             CallKind::Refund { .. } => {}

@@ -16,7 +16,7 @@ use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::hits::HitBatch;
 
-use super::calls::{Calls, ClippedStamps, calls_of};
+use super::calls::{Calls, calls_of};
 use super::pairs::Pairs;
 use super::read::{ReadCounts, ReadFault, Recording, RowReading};
 use super::table::count;
@@ -145,7 +145,6 @@ pub fn read(
         seen: SeenAttempts::default(),
         tags,
         agents: HashMap::new(),
-        clipped: ClippedStamps::default(),
     };
     let mut records = 0;
     for partition in (0..source.partitions()).filter(|partition| range.has(*partition)) {
@@ -252,7 +251,6 @@ struct LogReader<'a> {
     tags: Tags,
     /// By epoch and partition.
     agents: HashMap<(u128, u32), Sequences>,
-    clipped: ClippedStamps,
 }
 
 impl LogReader<'_> {
@@ -286,11 +284,10 @@ impl LogReader<'_> {
 
     fn batch(&mut self, batch: &HitBatch<'_>, latest: Timestamp) -> io::Result<()> {
         self.counts.rows += batch.hits().len() as u64;
-        let clipped = &mut self.clipped;
-        calls_of(batch, latest, clipped, &mut |resource, domain, call| {
+        calls_of(batch, latest, &mut |resource, domain, call| {
             match call.kind {
                 CallKind::Refused => self.seen.refused_calls += call.calls(),
-                CallKind::LetThrough | CallKind::Estimate | CallKind::Charge => {
+                CallKind::LetThrough | CallKind::Estimate { .. } | CallKind::Charge => {
                     self.seen.hits += u64::from(call.copies);
                 }
                 CallKind::Refund { .. } => {}

@@ -18,6 +18,7 @@ pub mod follow;
 pub mod html;
 pub mod inputs;
 pub mod log;
+pub mod moved;
 mod networks;
 pub mod pairs;
 pub mod read;

@@ -18,6 +18,7 @@ use tollgate_engine::rules::{Stamps, State, tiers};
 use tollgate_limits::{ClassId, Limits, RateClass, RateResource, Resource};
 use tollgate_shared::time::Timestamp;
 
+use super::moved::MovedEstimates;
 use super::networks::{Networks, limited_as};
 use super::pairs::Pairs;
 use super::states::States;
@@ -155,6 +156,7 @@ pub struct Player<'a> {
     networks: Networks,
     states: States,
     resource_tallies: Vec<ResourceTally>,
+    moved: MovedEstimates,
     unlimited: u64,
     /// Whether a resource has a global limit.
     has_global: bool,
@@ -182,6 +184,7 @@ impl<'a> Player<'a> {
             networks: Networks::default(),
             states: States::new(0),
             resource_tallies: Vec::new(),
+            moved: MovedEstimates::default(),
             unlimited: 0,
             has_global: false,
         };
@@ -307,7 +310,8 @@ impl<'a> Player<'a> {
             (limits.class(slot.class), latest[slot.resource as usize])
         });
         let state = self.states.of(slot.lead, class);
-        let answer = answer(class, state, (rate.global(), second), now, call);
+        let moved = (call, &mut self.moved);
+        let answer = answer(class, state, (rate.global(), second), now, moved);
         outcome.granted = Amount {
             calls: call.granted_calls(answer.hits),
             hits: answer.hits,
@@ -321,7 +325,7 @@ impl<'a> Player<'a> {
 }
 
 /// What an ideal in-line limiter answers.
-pub struct Answer {
+pub struct PlayedAnswer {
     /// Hits granted.
     pub hits: u64,
     /// The limit that kept it from granting more.
@@ -334,27 +338,30 @@ pub fn answer(
     state: &mut State,
     (global, second): (Option<u64>, &mut Stamps),
     now: Timestamp,
-    call: &Call,
-) -> Answer {
+    (call, moved): (&Call, &mut MovedEstimates),
+) -> PlayedAnswer {
     let copies = u64::from(call.copies);
     let estimated = match call.kind {
         CallKind::LetThrough | CallKind::Refused => false,
-        CallKind::Estimate => true,
+        CallKind::Estimate { stamp } => {
+            moved.counted(call.pair, stamp, now);
+            true
+        }
         CallKind::Charge => {
             charge(class, state, second, now, copies);
-            return Answer {
+            return PlayedAnswer {
                 hits: copies,
                 limited_by: None,
             };
         }
-        CallKind::Refund { age, actual } => {
+        CallKind::Refund { stamp, actual } => {
             let settlement = Settlement {
-                made: now.saturating_sub(age),
+                made: moved.instant_of(call.pair, stamp),
                 copies,
                 actual: u64::from(actual),
             };
             settle(class, state, now, settlement);
-            return Answer {
+            return PlayedAnswer {
                 hits: 0,
                 limited_by: None,
             };
@@ -367,7 +374,7 @@ pub fn answer(
         min: u64::from(call.min.max(1)),
     };
     let grant = ask(class, state, (global, second), now, request, estimated);
-    Answer {
+    PlayedAnswer {
         hits: grant.hits,
         limited_by: grant.limited_by,
     }
@@ -400,7 +407,6 @@ fn steps(hits: u64, limit: u64) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_shared::time::Span;
 
     /// Plays entries of one pair, each at its second, and returns the hits that were granted.
     fn granted(limits: &str, entries: &[(u64, u32, CallKind)]) -> Vec<u64> {
@@ -421,29 +427,36 @@ mod tests {
         entries.iter().map(play).collect()
     }
 
-    const fn refund(age: u64, actual: u32) -> CallKind {
+    const fn estimate(at: u64) -> CallKind {
+        CallKind::Estimate {
+            stamp: Timestamp::from_millis(at * 1_000),
+        }
+    }
+
+    /// Of the estimate of that second.
+    const fn refund(made: u64, actual: u32) -> CallKind {
         CallKind::Refund {
-            age: Span::from_secs(age),
+            stamp: Timestamp::from_millis(made * 1_000),
             actual,
         }
     }
 
     #[test]
     fn an_estimate_counts_by_its_actual_cost_once_it_is_settled() {
-        use CallKind::{Charge, Estimate, LetThrough};
+        use CallKind::{Charge, LetThrough};
         let ten = "[rate.r]\nrate = \"10/m\"\n";
         // Eight were estimated, one was used: nine more have room, and a tenth has not.
         let settled = [
-            (0, 8, Estimate),
+            (0, 8, estimate(0)),
             (1, 3, LetThrough),
-            (2, 7, refund(2, 1)),
+            (2, 7, refund(0, 1)),
             (3, 9, LetThrough),
             (4, 1, LetThrough),
         ];
         assert_eq!(granted(ten, &settled), [8, 0, 0, 9, 0]);
         // One was estimated, twenty were used: that has been spent, so nothing is let through before a minute is over.
         let charged = [
-            (0, 1, Estimate),
+            (0, 1, estimate(0)),
             (1, 19, Charge),
             (2, 1, LetThrough),
             (62, 10, LetThrough),
@@ -452,12 +465,19 @@ mod tests {
         // An estimate that is refused here was never charged, so nothing is given back.
         let refused = [
             (0, 6, LetThrough),
-            (1, 8, Estimate),
+            (1, 8, estimate(1)),
             (2, 7, refund(1, 1)),
             (3, 5, LetThrough),
             (4, 4, LetThrough),
         ];
         assert_eq!(granted(ten, &refused), [6, 0, 0, 0, 4]);
+        // The agent's clock is fast, so that its estimate was counted before its stamp.
+        let fast = [
+            (0, 8, estimate(1_000)),
+            (2, 7, refund(1_000, 1)),
+            (3, 9, LetThrough),
+        ];
+        assert_eq!(granted(ten, &fast), [8, 0, 9]);
         // Such limits give nothing back.
         let kept = "[rate.r]\nrate = \"10/m\"\nrefunds = false\n";
         assert_eq!(granted(kept, &settled), [8, 0, 0, 0, 1]);
@@ -469,7 +489,7 @@ mod tests {
         let mut pairs = Pairs::default();
         let pair = pairs.number_of("r", "d");
         let mut player = Player::new(&pairs, &limits);
-        for kind in [CallKind::Estimate, CallKind::Charge, refund(0, 1)] {
+        for kind in [estimate(1), CallKind::Charge, refund(1, 1)] {
             let at = Timestamp::from_millis(1_000);
             let (copies, min) = (4, 4);
             let call = Call {

@@ -28,6 +28,7 @@ use tollgate_limits::{
 };
 use tollgate_shared::time::{Span, Timestamp};
 
+use super::moved::MovedEstimates;
 use super::networks::Networks;
 use super::pairs::Pairs;
 use super::replay::answer;
@@ -155,6 +156,7 @@ struct Search {
     leads: Arc<[u32]>,
     states: States,
     second: Stamps,
+    moved: MovedEstimates,
     latest: Timestamp,
     refused: u64,
 }
@@ -244,6 +246,7 @@ fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
                         leads: Arc::clone(&leads),
                         states: States::new(0),
                         second: Stamps::new(),
+                        moved: MovedEstimates::default(),
                         latest: Timestamp::ZERO,
                         refused: 0,
                     };
@@ -298,7 +301,8 @@ impl Search {
         states.sweep(|_| (class, now));
         let lead = self.leads.get(call.pair as usize).copied();
         let state = states.of(lead.unwrap_or(call.pair), class);
-        let answer = answer(class, state, (None, &mut self.second), now, call);
+        let moved = (call, &mut self.moved);
+        let answer = answer(class, state, (None, &mut self.second), now, moved);
         self.refused += call.calls() - call.granted_calls(answer.hits);
     }
 
@@ -333,6 +337,7 @@ impl Search {
     fn clear(&mut self, pairs: usize) {
         self.states = States::new(pairs);
         self.second = Stamps::new();
+        self.moved = MovedEstimates::default();
         self.latest = Timestamp::ZERO;
         self.refused = 0;
     }

@@ -77,7 +77,7 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until:
     explanation.version = version_view(follow.replay.book(), follow.version(), explanation);
     let by_limits = unruled(limits, &explanation.resource);
     if by_limits.is_none()
-        && let Some((reason, text)) = refused_by_agents(follow, &explanation.resource)
+        && let Some((reason, text)) = refused_by_agents(limits, &explanation.resource)
     {
         explanation.reason = reason;
         let text = format!("{who} is refused by agents, without a denial: {text}");
@@ -101,19 +101,17 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until:
     }
 }
 
-/// Why agents refuse all calls of a pair by themselves: they know these limits, so that the log has no denial.
-fn refused_by_agents(follow: &PairFollow, resource: &str) -> Option<(&'static str, String)> {
-    let limits = follow.replay.engine().limits();
-    match limits.rate(resource) {
-        None => {
-            let text = "no limits are configured for its resource, and its namespace refuses such resources";
-            Some(("unconfigured", text.to_owned()))
-        }
-        Some(_) if follow.class().grants_nothing() => {
-            Some(("inaccessible", "its limits let no call through".to_owned()))
-        }
-        Some(_) => None,
-    }
+/// Why agents refuse all calls on a resource by themselves: they know these limits, so that the log has no denial.
+fn refused_by_agents(limits: &Limits, resource: &str) -> Option<(&'static str, &'static str)> {
+    let is_configured = limits.rate(resource).is_some();
+    let why = match is_configured {
+        true => ("inaccessible", "its resource lets nobody in"),
+        false => (
+            "unconfigured",
+            "no limits are configured for its resource, and its namespace refuses such resources",
+        ),
+    };
+    limits.public(resource, 0).refused.then_some(why)
 }
 
 /// Why a resource's limits deny nobody.

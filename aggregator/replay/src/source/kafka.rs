@@ -1,7 +1,7 @@
 //! Kafka topics as a source. Creates nothing, joins no group, commits nothing.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tollgate_limits::RULES;
 
@@ -20,6 +20,8 @@ pub struct KafkaSource {
     state: Option<StateTopic>,
     /// By partition: the snapshots that look whole.
     candidates: Mutex<BTreeMap<u32, Vec<Candidate>>>,
+    /// How many records of hits there are, once that was asked; every partition's audit asks.
+    hits_records: OnceLock<Option<u64>>,
 }
 
 impl KafkaSource {
@@ -45,6 +47,7 @@ impl KafkaSource {
             state: reader::snapshots(&config, RULES).map_err(fault)?,
             config,
             candidates: Mutex::default(),
+            hits_records: OnceLock::new(),
         })
     }
 
@@ -93,8 +96,9 @@ impl Source for KafkaSource {
     }
 
     fn hits_bytes(&self) -> Option<u64> {
-        let records = reader::hits_records(&self.config).ok()?;
-        Some(records.saturating_mul(RECORD_BYTES))
+        let asked = || reader::hits_records(&self.config).ok();
+        let records = *self.hits_records.get_or_init(asked);
+        Some(records?.saturating_mul(RECORD_BYTES))
     }
 
     fn snapshots(&self, partition: u32) -> Vec<u64> {

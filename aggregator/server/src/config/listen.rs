@@ -137,11 +137,15 @@ impl Listen {
             feed: is_trusted(source, "listen.insecure.feed"),
         };
         // Agents present what they have to both: a certificate authority and a token, or neither.
-        if security.is_whole() && insecure.agents != insecure.feed {
-            let path = match insecure.agents {
-                true => "listen.insecure.agents",
-                false => "listen.insecure.feed",
-            };
+        let path = match insecure.agents {
+            true => "listen.insecure.agents",
+            false => "listen.insecure.feed",
+        };
+        let is_half = security.tls.is_some() && insecure.agents != insecure.feed;
+        if is_half
+            && !source.is_refused("listen.insecure.agents")
+            && !source.is_refused("listen.insecure.feed")
+        {
             source.refuse(
                 path,
                 "the same of listen.insecure.agents and listen.insecure.feed: an agent uses TLS at both addresses, or at neither",

@@ -56,13 +56,16 @@ pub enum CallKind {
     /// It was refused.
     Refused,
     /// It was let through and charged by an estimate, which may be settled.
-    Estimate,
+    Estimate {
+        /// As its agent stamped it, by which a settlement names it.
+        stamp: Timestamp,
+    },
     /// No call: a cost that was known only afterwards. It has been spent, so it counts whether there is room or not.
     Charge,
     /// No call: copies of an estimate are given back. They were not charged if the estimate is refused here.
     Refund {
-        /// How long before, the estimate was charged.
-        age: Span,
+        /// The stamp of the estimate.
+        stamp: Timestamp,
         /// The actual cost, which stays charged.
         actual: u32,
     },
@@ -456,15 +459,15 @@ impl Call {
         bytes[8..12].copy_from_slice(&self.pair.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.copies.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.min.to_le_bytes());
-        let (kind, age, actual) = match self.kind {
-            CallKind::LetThrough => (0, Span::ZERO, 0),
-            CallKind::Refused => (1, Span::ZERO, 0),
-            CallKind::Estimate => (2, Span::ZERO, 0),
-            CallKind::Charge => (3, Span::ZERO, 0),
-            CallKind::Refund { age, actual } => (4, age, actual),
+        let (kind, stamp, actual) = match self.kind {
+            CallKind::LetThrough => (0, Timestamp::ZERO, 0),
+            CallKind::Refused => (1, Timestamp::ZERO, 0),
+            CallKind::Estimate { stamp } => (2, stamp, 0),
+            CallKind::Charge => (3, Timestamp::ZERO, 0),
+            CallKind::Refund { stamp, actual } => (4, stamp, actual),
         };
         bytes[20..24].copy_from_slice(&u32::to_le_bytes(kind));
-        bytes[24..32].copy_from_slice(&age.as_micros().to_le_bytes());
+        bytes[24..32].copy_from_slice(&stamp.as_micros().to_le_bytes());
         bytes[32..].copy_from_slice(&actual.to_le_bytes());
         bytes
     }
@@ -484,10 +487,12 @@ impl Call {
             kind: match word(20) {
                 0 => CallKind::LetThrough,
                 1 => CallKind::Refused,
-                2 => CallKind::Estimate,
+                2 => CallKind::Estimate {
+                    stamp: Timestamp::from_micros(long(24)),
+                },
                 3 => CallKind::Charge,
                 _ => CallKind::Refund {
-                    age: Span::from_micros(long(24)),
+                    stamp: Timestamp::from_micros(long(24)),
                     actual: word(32),
                 },
             },

@@ -14,10 +14,12 @@ fn calls(count: u64, spread: u64) -> Vec<Call> {
             min: (seed >> 62) as u32,
             kind: match seed >> 56 & 7 {
                 0 => CallKind::Refused,
-                1 => CallKind::Estimate,
+                1 => CallKind::Estimate {
+                    stamp: Timestamp::from_micros(seed >> 20),
+                },
                 2 => CallKind::Charge,
                 3 => CallKind::Refund {
-                    age: Span::from_micros(seed >> 30),
+                    stamp: Timestamp::from_micros(seed >> 30),
                     actual: seed as u32,
                 },
                 _ => CallKind::LetThrough,
