@@ -13,12 +13,13 @@
 //! never with calls; there is no result for a recording that could not be read to its end.
 
 mod ahead;
+mod answer;
 mod calls;
 pub mod follow;
 pub mod html;
 pub mod inputs;
 pub mod log;
-pub mod moved;
+mod moved;
 mod networks;
 pub mod pairs;
 pub mod read;

@@ -11,13 +11,12 @@
 use std::io;
 
 use tollgate_engine::engine::Count;
-use tollgate_engine::inline::{ask, charge, settle, tier_counts};
-use tollgate_engine::rules::refund::Settlement;
-use tollgate_engine::rules::request::{LimitedBy, Request};
+use tollgate_engine::inline::tier_counts;
 use tollgate_engine::rules::{Stamps, State, tiers};
 use tollgate_limits::{ClassId, Limits, RateClass, RateResource, Resource};
 use tollgate_shared::time::Timestamp;
 
+use super::answer::answer;
 use super::moved::MovedEstimates;
 use super::networks::{Networks, limited_as};
 use super::pairs::Pairs;
@@ -321,62 +320,6 @@ impl<'a> Player<'a> {
             true => USE_STEPS as u16,
             false => used(class, state, now),
         });
-    }
-}
-
-/// What an ideal in-line limiter answers.
-pub struct PlayedAnswer {
-    /// Hits granted.
-    pub hits: u64,
-    /// The limit that kept it from granting more.
-    pub limited_by: Option<LimitedBy>,
-}
-
-/// Plays a call, or a settlement, on the state of its pair; `second` has what all domains of the resource were granted.
-pub fn answer(
-    class: &RateClass,
-    state: &mut State,
-    (global, second): (Option<u64>, &mut Stamps),
-    now: Timestamp,
-    (call, moved): (&Call, &mut MovedEstimates),
-) -> PlayedAnswer {
-    let copies = u64::from(call.copies);
-    let estimated = match call.kind {
-        CallKind::LetThrough | CallKind::Refused => false,
-        CallKind::Estimate { stamp } => {
-            moved.counted(call.pair, stamp, now);
-            true
-        }
-        CallKind::Charge => {
-            charge(class, state, second, now, copies);
-            return PlayedAnswer {
-                hits: copies,
-                limited_by: None,
-            };
-        }
-        CallKind::Refund { stamp, actual } => {
-            let settlement = Settlement {
-                made: moved.instant_of(call.pair, stamp),
-                copies,
-                actual: u64::from(actual),
-            };
-            settle(class, state, now, settlement);
-            return PlayedAnswer {
-                hits: 0,
-                limited_by: None,
-            };
-        }
-    };
-    let request = Request {
-        copies,
-        // Calls of one hit each at one instant are played together: a request for several copies is granted hit by
-        // hit as well.
-        min: u64::from(call.min.max(1)),
-    };
-    let grant = ask(class, state, (global, second), now, request, estimated);
-    PlayedAnswer {
-        hits: grant.hits,
-        limited_by: grant.limited_by,
     }
 }
 

@@ -28,10 +28,10 @@ use tollgate_limits::{
 };
 use tollgate_shared::time::{Span, Timestamp};
 
+use super::answer::answer;
 use super::moved::MovedEstimates;
 use super::networks::Networks;
 use super::pairs::Pairs;
-use super::replay::answer;
 use super::states::States;
 use super::tape::{Call, Tape};
 

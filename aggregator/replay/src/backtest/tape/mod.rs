@@ -15,6 +15,7 @@
 //! true: every player sees the same calls in the same order: by stamp, and calls of one stamp as they were recorded;
 //! or all as they were recorded, if that was asked for.
 
+mod call;
 mod stream;
 
 use std::fs::File;
@@ -22,6 +23,9 @@ use std::io::{self, Write as _};
 
 use tollgate_shared::time::{Span, Timestamp};
 
+pub use call::{Call, CallKind};
+
+use call::CALL_BYTES;
 use stream::{RunCursor, Stream};
 
 /// How many calls of a run are kept in memory: 40 MiB of them.
@@ -29,47 +33,6 @@ const RUN_CALLS_MAX: usize = 1 << 20;
 
 /// How many calls of a written run are read at once.
 const READ_CALLS: usize = 4096;
-
-/// Bytes of a written call.
-const CALL_BYTES: usize = 36;
-
-/// One recorded call, or several of one hit each at one instant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
-    /// Its stamp.
-    pub at: Timestamp,
-    /// The number of its pair.
-    pub pair: u32,
-    /// How many hits it asked for.
-    pub copies: u32,
-    /// The least number of hits that was of use; 0: these are `copies` calls of one hit each.
-    pub min: u32,
-    /// What became of it.
-    pub kind: CallKind,
-}
-
-/// What became of a call when it was recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CallKind {
-    /// It was let through.
-    LetThrough,
-    /// It was refused.
-    Refused,
-    /// It was let through and charged by an estimate, which may be settled.
-    Estimate {
-        /// As its agent stamped it, by which a settlement names it.
-        stamp: Timestamp,
-    },
-    /// No call: a cost that was known only afterwards. It has been spent, so it counts whether there is room or not.
-    Charge,
-    /// No call: copies of an estimate are given back. They were not charged if the estimate is refused here.
-    Refund {
-        /// The stamp of the estimate.
-        stamp: Timestamp,
-        /// The actual cost, which stays charged.
-        actual: u32,
-    },
-}
 
 /// The pair number of a skipped row, which takes its place among the rows of its second but is not played.
 const PASSED_OVER: u32 = u32::MAX;
@@ -432,72 +395,6 @@ fn grain(grain: Span, at: Timestamp) -> Span {
 
 fn is_whole(grain: Span, at: Timestamp) -> bool {
     at.as_micros().is_multiple_of(grain.as_micros())
-}
-
-impl Call {
-    /// How many calls this entry stands for; 0 for a settlement.
-    pub fn calls(&self) -> u64 {
-        match (self.kind, self.min) {
-            (CallKind::Charge | CallKind::Refund { .. }, _) => 0,
-            (_, 0) => u64::from(self.copies),
-            (_, _) => 1,
-        }
-    }
-
-    /// How many of the calls were granted, if `hits` hits were.
-    pub fn granted_calls(&self, hits: u64) -> u64 {
-        match (self.calls(), self.min) {
-            (0, _) => 0,
-            (_, 0) => hits,
-            (_, _) => u64::from(0 < hits),
-        }
-    }
-
-    fn to_bytes(self) -> [u8; CALL_BYTES] {
-        let mut bytes = [0; CALL_BYTES];
-        bytes[..8].copy_from_slice(&self.at.as_micros().to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.pair.to_le_bytes());
-        bytes[12..16].copy_from_slice(&self.copies.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.min.to_le_bytes());
-        let (kind, stamp, actual) = match self.kind {
-            CallKind::LetThrough => (0, Timestamp::ZERO, 0),
-            CallKind::Refused => (1, Timestamp::ZERO, 0),
-            CallKind::Estimate { stamp } => (2, stamp, 0),
-            CallKind::Charge => (3, Timestamp::ZERO, 0),
-            CallKind::Refund { stamp, actual } => (4, stamp, actual),
-        };
-        bytes[20..24].copy_from_slice(&u32::to_le_bytes(kind));
-        bytes[24..32].copy_from_slice(&stamp.as_micros().to_le_bytes());
-        bytes[32..].copy_from_slice(&actual.to_le_bytes());
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8; CALL_BYTES]) -> Self {
-        let word = |at: usize| {
-            let mut word = [0; 4];
-            word.copy_from_slice(&bytes[at..at + 4]);
-            u32::from_le_bytes(word)
-        };
-        let long = |at: usize| u64::from(word(at)) | (u64::from(word(at + 4)) << 32);
-        Self {
-            at: Timestamp::from_micros(long(0)),
-            pair: word(8),
-            copies: word(12),
-            min: word(16),
-            kind: match word(20) {
-                0 => CallKind::LetThrough,
-                1 => CallKind::Refused,
-                2 => CallKind::Estimate {
-                    stamp: Timestamp::from_micros(long(24)),
-                },
-                3 => CallKind::Charge,
-                _ => CallKind::Refund {
-                    stamp: Timestamp::from_micros(long(24)),
-                    actual: word(32),
-                },
-            },
-        }
-    }
 }
 
 #[cfg(test)]

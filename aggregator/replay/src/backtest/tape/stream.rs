@@ -11,7 +11,8 @@ use std::os::unix::fs::FileExt as _;
 
 use tollgate_shared::time::{Span, Timestamp};
 
-use super::{CALL_BYTES, Call, READ_CALLS, WrittenRun};
+use super::call::{CALL_BYTES, Call};
+use super::{READ_CALLS, WrittenRun};
 
 /// Takes calls from the stream with the least stamp; of equal stamps from the first stream.
 pub(super) fn merge(streams: &mut [Stream<'_>], each: &mut dyn FnMut(&Call)) -> io::Result<()> {
