@@ -337,7 +337,9 @@ fn an_answer_that_never_ends_is_kept_within_a_bound() {
                 denied(&format!("{offset:0>200}"), offset + 1)
             });
             let bytes = part(nonce, number, true, statements.collect());
-            if Duration::from_secs(4) < begun.elapsed() || stream.write_all(&bytes).is_err() {
+            // Then the next question is answered: the agent may have asked again meanwhile, and takes no older answer.
+            let is_over = Duration::from_millis(500) < begun.elapsed();
+            if is_over || stream.write_all(&bytes).is_err() {
                 return;
             }
         }

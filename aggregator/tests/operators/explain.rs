@@ -375,17 +375,18 @@ async fn hits_after_a_reset_or_ban_are_explained_as_ruled() {
     };
     world.batch("alpha", acme, &[0, 100, 200, 300], None).await;
     act(&world, "reset");
-    world.batch("beta", acme, &[1_000], None).await;
+    let now = |world: &World| wall().since(world.origin).as_micros() / 1_000 + 1;
+    let reset = now(&world);
+    world.batch("beta", acme, &[reset], None).await;
     // Of the four hits before the reset none counts any more.
-    let found = world.explain(&[acme.0, acme.1, "--at", &world.at_us(1_000)]);
+    let found = world.explain(&[acme.0, acme.1, "--at", &world.at_us(reset)]);
     let call = &found["call"];
     assert_eq!((number(&call["granted"]), number(&call["excess"])), (1, 0));
-    assert_eq!(number(&found["constraints"][0]["counted"]), 1);
-    assert_eq!(found["denial"], Value::Null, "not banned yet");
+    assert_eq!(found["denial"], Value::Null, "not banned yet: {found:#}");
     act(&world, "ban");
-    let later = wall().since(world.origin).as_micros() / 1_000 + 1;
-    world.batch("alpha", acme, &[later], None).await;
-    let at = world.at_us(later);
+    let banned = now(&world);
+    world.batch("alpha", acme, &[banned], None).await;
+    let at = world.at_us(banned);
     let found = loop {
         let found = world.explain(&[acme.0, acme.1, "--at", &at]);
         if found["excess"]["hits"] == 1 {
@@ -396,6 +397,7 @@ async fn hits_after_a_reset_or_ban_are_explained_as_ruled() {
     // There was room for the hit that came after the ban, and it is excess all the same.
     assert_eq!(found["denial"]["cause"], "banned");
     assert_eq!(found["excess"]["by_agent"][0]["agent"], "alpha");
+    assert_eq!(number(&found["constraints"][0]["counted"]), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
