@@ -61,13 +61,13 @@ const STEPS: [Step; 7] = [
     },
     Step {
         name: "apply_window",
-        instructions: 4974.0,
+        instructions: 5080.0,
         units: ENTRIES * BATCHES,
         run: || apply("rate = \"100/s\""),
     },
     Step {
         name: "apply_tier",
-        instructions: 5135.0,
+        instructions: 5260.0,
         units: ENTRIES * BATCHES,
         run: || apply("tiers = [{ limit = 100, window = \"1s\", active = \"1s\" }]"),
     },
