@@ -7,9 +7,9 @@
 //!
 //! One limiter is one resource with all its domains. `simulate --cases` and the comparison with an ideal
 //! limiter use it; the engine itself reads the log (see [`crate::stream`]). There is no excess here, but for
-//! costs that are known only afterwards: a request without room is refused and changes nothing. Knows nothing of logs or lateness. What stays
-//! true: time never runs backwards; a request with an earlier instant is decided at the latest instant
-//! so far.
+//! costs that are known only afterwards: a request without room is refused and changes nothing. Knows
+//! nothing of logs or lateness. What stays true: time never runs backwards; a request with an earlier
+//! instant is decided at the latest instant so far.
 
 use std::collections::BTreeMap;
 

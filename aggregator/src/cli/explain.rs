@@ -14,7 +14,7 @@ use tollgate_shared::log_position::Code;
 
 use super::Global;
 use super::logs::{LogArgs, replay_failure};
-use super::operator::{domain_on, error_in};
+use super::operator::{Spoken, domain_on, error_in};
 use super::output::Format;
 use crate::exit::{Exit, Failure};
 use tollgate_replay::explain::{ExplainError, Question, explain};
@@ -38,15 +38,9 @@ pub struct ExplainArgs {
     /// The log; without one, a running aggregator is asked.
     #[command(flatten)]
     pub log: LogArgs,
-    /// The HTTP address of an aggregator
-    #[arg(
-        long,
-        value_name = "URL",
-        value_parser = super::values::url,
-        env = "TOLLGATE_URL",
-        default_value = "http://127.0.0.1:7400"
-    )]
-    pub url: String,
+    /// Which aggregator is asked.
+    #[command(flatten)]
+    pub spoken: Spoken,
 }
 
 /// Runs the command. A code that the log does not know ends it with 1.
@@ -79,7 +73,7 @@ pub fn run(global: &Global, args: &ExplainArgs) -> Result<Exit, Failure> {
         output.finish()?;
         return Ok(Exit::Done);
     }
-    let url = args.url.trim_end_matches('/');
+    let url = args.spoken.url.trim_end_matches('/');
     let question = question(args, |resource, typed| {
         domain_on(global, url, Some(resource), typed)
     })?;
@@ -126,7 +120,7 @@ fn question(
 
 /// Asks a running aggregator, which reads its own log.
 fn ask(global: &Global, args: &ExplainArgs, question: &Question) -> Result<Exit, Failure> {
-    let opened = crate::reach::open(&args.url, Some(PATIENCE))?;
+    let opened = crate::reach::open(&args.spoken.url, Some(PATIENCE))?;
     let form = match global.format {
         Format::Text => "text",
         Format::Json => "json",
@@ -148,7 +142,7 @@ fn ask(global: &Global, args: &ExplainArgs, question: &Question) -> Result<Exit,
             }
         }
     }
-    let failed = crate::reach::unavailable(&args.url);
+    let failed = crate::reach::unavailable(&args.spoken.url);
     let mut response = request.call().map_err(&failed)?;
     let status = response.status().as_u16();
     let body = response.body_mut().read_to_string().map_err(&failed)?;
@@ -160,15 +154,13 @@ fn ask(global: &Global, args: &ExplainArgs, question: &Question) -> Result<Exit,
             Ok(Exit::Done)
         }
         404 => no(body.trim_end()),
-        401 | 403 => {
-            let error = error_in(&body);
+        status => {
+            let (url, error) = (&args.spoken.url, error_in(&body));
             let error = error.as_deref().unwrap_or(body.trim_end());
-            Err(crate::reach::not_authorised(&args.url, error))
-        }
-        _ => {
-            let error = error_in(&body);
-            let error = error.as_deref().unwrap_or(body.trim_end());
-            Err(Failure::Unavailable(format!("{}: {error}", args.url)))
+            Err(match status {
+                401 | 403 => crate::reach::not_authorised(url, error),
+                _ => Failure::Unavailable(format!("{url}: {error}")),
+            })
         }
     }
 }

@@ -4,7 +4,7 @@
 //! after a restart, batches that came twice, statements at the end that are not recorded yet. Fields are only ever
 //! added. Knows nothing of how differences are found.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -291,14 +291,15 @@ impl AuditReport {
             writeln!(f, "({more} more differences are not listed)")?;
         }
         // Each partition brings an act into force by itself; for people once is enough.
-        let mut listed = BTreeSet::new();
-        let acts = self.amendments.iter();
-        for amendment in acts.filter(|act| listed.insert(act.version)) {
-            let same = |act: &&BroughtAmendment| act.version == amendment.version;
-            let partitions = self.amendments.iter().filter(same).count();
-            match partitions {
-                1 => writeln!(f, "{amendment}")?,
-                _ => writeln!(f, "{amendment} (in {partitions} partitions)")?,
+        let mut partitions: BTreeMap<u64, usize> = BTreeMap::new();
+        for amendment in &self.amendments {
+            *partitions.entry(amendment.version).or_default() += 1;
+        }
+        for amendment in &self.amendments {
+            match partitions.remove(&amendment.version) {
+                None => {}
+                Some(1) => writeln!(f, "{amendment}")?,
+                Some(count) => writeln!(f, "{amendment} (in {count} partitions)")?,
             }
         }
         for remark in &self.remarks {

@@ -60,14 +60,25 @@ pub struct Sample {
     below: u64,
     versions: Versions,
     newest: u64,
-    /// By resource: whether the engine states whatever the model states of it.
-    plain: RefCell<HashMap<Box<str>, bool>>,
+    /// By resource.
+    rules: RefCell<HashMap<Box<str>, ModelRules>>,
     pairs: HashSet<u64>,
     reorder: Reorder,
     /// The instant of the first record in the range.
     first_us: Option<u64>,
     last_us: u64,
     at_cap: bool,
+}
+
+/// What the model rules of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ModelRules {
+    /// Everything: the engine states whatever the model states of it.
+    All,
+    /// Nothing, because some version has limits on its rate, and does not enforce them.
+    NotEnforced,
+    /// Nothing, because it has no limits on rates.
+    NotRates,
 }
 
 impl Sample {
@@ -83,7 +94,7 @@ impl Sample {
             },
             versions: Versions::default(),
             newest: 0,
-            plain: RefCell::default(),
+            rules: RefCell::default(),
             pairs: HashSet::new(),
             reorder: Reorder::default(),
             first_us: None,
@@ -156,12 +167,12 @@ impl Sample {
             self.versions.insert(version);
         }
         self.newest = book.latest_number();
-        self.plain.borrow_mut().clear();
+        self.rules.borrow_mut().clear();
     }
 
     fn is_asked(&self, resource: &str, domain: &str) -> bool {
         (self.below == u64::MAX || hash(resource, domain) < self.below)
-            && self.is_plain(resource)
+            && self.rules_of(resource) == ModelRules::All
             && partition_of_pair(resource, domain, self.partitions) == self.partition
     }
 
@@ -170,19 +181,9 @@ impl Sample {
         let Record::Hits(batch) = record else {
             return;
         };
-        let is_limited = |limits: &Limits, name: &str| limits.rate(name).is_some();
-        let is_unenforced = |resource: u32| {
-            let name = batch.resource(resource);
-            !self.is_plain(name)
-                && self
-                    .versions
-                    .limits()
-                    .any(|limits| is_limited(limits, name))
-        };
-        let entries = batch
-            .hits()
-            .iter()
-            .filter(|hit| is_unenforced(hit.resource));
+        let rules_of = |resource| self.rules_of(batch.resource(resource));
+        let hits = batch.hits().iter();
+        let entries = hits.filter(|hit| rules_of(hit.resource) == ModelRules::NotEnforced);
         let entries = entries.count() as u64;
         if 0 < entries {
             let text = "entries that the model did not check: their resource was in shadow, or its namespace ignored limits, at some time";
@@ -190,16 +191,25 @@ impl Sample {
         }
     }
 
-    fn is_plain(&self, resource: &str) -> bool {
-        if let Some(plain) = self.plain.borrow().get(resource) {
-            return *plain;
+    /// What the model rules of a resource, by all versions so far.
+    fn rules_of(&self, resource: &str) -> ModelRules {
+        if let Some(rules) = self.rules.borrow().get(resource) {
+            return *rules;
         }
-        let plain = self
+        let mut versions = self.versions.limits();
+        let rules = if self
             .versions
             .limits()
-            .all(|limits| states_all(limits, resource));
-        self.plain.borrow_mut().insert(resource.into(), plain);
-        plain
+            .all(|limits| states_all(limits, resource))
+        {
+            ModelRules::All
+        } else if versions.any(|limits| limits.rate(resource).is_some()) {
+            ModelRules::NotEnforced
+        } else {
+            ModelRules::NotRates
+        };
+        self.rules.borrow_mut().insert(resource.into(), rules);
+        rules
     }
 
     fn compare(
@@ -226,7 +236,7 @@ impl Sample {
             .collect();
         part.model.statements += engine.len() as u64;
         for change in changes {
-            if !self.is_plain(&change.scope.resource) {
+            if self.rules_of(&change.scope.resource) != ModelRules::All {
                 continue;
             }
             let at = engine.iter().position(|stated| {
@@ -248,7 +258,7 @@ impl Sample {
     fn is_compared(&self, stated: &ResourceStatement) -> bool {
         match &stated.statement.scope {
             Scope::Pair(domain) => self.is_asked(&stated.resource, domain),
-            Scope::Resource => self.is_plain(&stated.resource),
+            Scope::Resource => self.rules_of(&stated.resource) == ModelRules::All,
             Scope::Group(_) => false,
         }
     }

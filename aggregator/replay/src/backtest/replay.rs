@@ -351,8 +351,8 @@ fn steps(hits: u64, limit: u64) -> u16 {
 mod tests {
     use super::*;
 
-    /// Plays entries of one pair, each at its second, and returns the hits that were granted.
-    fn granted(limits: &str, entries: &[(u64, u32, CallKind)]) -> Vec<u64> {
+    /// Plays entries of one pair, each at its second, and returns the hits that were granted, and the pair's tally.
+    fn played(limits: &str, entries: &[(u64, u32, CallKind)]) -> (Vec<u64>, PairTally) {
         let limits = Limits::parse(limits).expect("good");
         let mut pairs = Pairs::default();
         let pair = pairs.number_of("r", "d");
@@ -367,7 +367,12 @@ mod tests {
             });
             outcome.granted.hits
         };
-        entries.iter().map(play).collect()
+        let granted = entries.iter().map(play).collect();
+        (granted, *player.tally(pair))
+    }
+
+    fn granted(limits: &str, entries: &[(u64, u32, CallKind)]) -> Vec<u64> {
+        played(limits, entries).0
     }
 
     const fn estimate(at: u64) -> CallKind {
@@ -428,23 +433,8 @@ mod tests {
 
     #[test]
     fn settlements_are_no_calls() {
-        let limits = Limits::parse("[rate.r]\nrate = \"10/m\"\n").expect("good");
-        let mut pairs = Pairs::default();
-        let pair = pairs.number_of("r", "d");
-        let mut player = Player::new(&pairs, &limits);
-        for kind in [estimate(1), CallKind::Charge, refund(1, 1)] {
-            let at = Timestamp::from_millis(1_000);
-            let (copies, min) = (4, 4);
-            let call = Call {
-                at,
-                pair,
-                copies,
-                min,
-                kind,
-            };
-            player.call(&call);
-        }
-        let tally = player.tally(pair);
+        let entries = [estimate(1), CallKind::Charge, refund(1, 1)].map(|kind| (1, 4, kind));
+        let (_, tally) = played("[rate.r]\nrate = \"10/m\"\n", &entries);
         assert_eq!((tally.asked.calls, tally.granted.calls), (1, 1));
         assert_eq!((tally.asked.hits, tally.granted.hits), (8, 8));
         assert_eq!(tally.refused(), 0);

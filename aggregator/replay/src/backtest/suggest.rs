@@ -90,9 +90,12 @@ impl Constraint {
         windows.chain(quotas).chain(bucket).collect()
     }
 
-    /// A class with this constraint at this limit, and nothing else.
-    fn class(&self, limit: u64) -> RateClass {
-        let mut class = RateClass::default();
+    /// A class with this constraint at this limit, and no other; `refunds`: settlements give back.
+    fn class(&self, limit: u64, refunds: bool) -> RateClass {
+        let mut class = RateClass {
+            refunds,
+            ..RateClass::default()
+        };
         match self {
             &Self::Window(window) => class.windows = [Window { limit, window }].into(),
             &Self::Bucket(tokens, period) => {
@@ -235,10 +238,7 @@ fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
                     let limit = limit.max(1);
                     let mut search = Search {
                         resource: resource as u32,
-                        class: RateClass {
-                            refunds,
-                            ..constraint.class(limit)
-                        },
+                        class: constraint.class(limit, refunds),
                         constraint,
                         limit,
                         too_low: 0,
@@ -321,10 +321,7 @@ impl Search {
             None => limit.saturating_mul(2).min(LIMIT_MAX),
         };
         self.limit = next;
-        self.class = RateClass {
-            refunds: self.class.refunds,
-            ..self.constraint.class(next)
-        };
+        self.class = self.constraint.class(next, self.class.refunds);
         Some(self)
     }
 
