@@ -30,7 +30,7 @@ use super::rule::Rule;
 use super::rulings::{Fate, Rulings, Stop};
 use super::totals::{class_of_everybody, global_denial};
 use super::versions::Versions;
-use crate::pairs::{Identity, Opened, Rest};
+use crate::pairs::{Identity, Opened, Rest, Stored};
 use crate::stream::Pair;
 use tollgate_limits::{Limits, RULES, RateClass};
 
@@ -209,7 +209,7 @@ impl Engine {
     ) {
         let identity = again.identity;
         let newest = self.steps.newest();
-        let (limits, version, ordinal) = (newest.limits.clone(), newest.version, newest.ordinal);
+        let (limits, version) = (newest.limits.clone(), newest.version);
         let rule = Rule::of(&limits, &again.resource);
         let nothing = RateClass::inaccessible();
         let whole = class_of_everybody(rule.global());
@@ -224,33 +224,17 @@ impl Engine {
             let of_pair = self.amended.of(identity, &again.resource, domain);
             rule_of_amended(&limits, &again.resource, of_pair)
         });
-        if self.table.open(identity) == Opened::New {
-            if touch != PairAction::Nothing || !amended.is_banned(again.at) {
-                // A denied pair is kept, so this one is not denied, and there is nothing to state.
-                self.table.abandon();
-                self.denials.end(identity);
-                return;
-            }
-            self.table.working().begin(class, ordinal);
+        let bans = touch == PairAction::Nothing && amended.is_banned(again.at);
+        if !self.open_again(&again, class, bans, rulings) {
+            return;
         }
         let working = self.table.working();
-        match domain {
-            Some(domain) => {
-                if self.steps.migrate(working, &again.resource, domain) {
-                    rulings.pair_forgotten(&again.resource);
-                }
-            }
-            None => self.steps.migrate_whole(working, &again.resource),
-        }
         let before = working.stated;
         let now = working.pair.now().max(again.at);
         let denied = before.is_some_and(|end| now < end);
         if let Some(until) = touch.apply(&mut working.pair, class, (now, denied)) {
             amended.pardon = Some(until);
-            let of_pair = self.amended.pair(identity);
-            let pardon = Some(until);
-            self.amended
-                .set_pair(identity, PairAmendments { pardon, ..of_pair });
+            self.amended.pardon_pair(identity, until);
         }
         // Pairs of copies have no windows. Their other denial is that they are full, which is stated elsewhere.
         let of_copies =
@@ -260,10 +244,7 @@ impl Engine {
             Rule::Limited { rate, stated: true } if domain.is_none() => rate
                 .global()
                 .and_then(|limit| global_denial(limit, working, now, version)),
-            _ if stated => {
-                let closure = working.pair.closure(class, now);
-                closure.map(|closure| rule.denial(class, closure, (now, version)))
-            }
+            _ if stated => closed(working, rule, class, (now, version)),
             _ => None,
         };
         let denial = amended.denial(own, now);
@@ -276,13 +257,6 @@ impl Engine {
         let matters = working.pair.matters_until(class);
         working.stays_at_least(matters.max(end.unwrap_or_default()));
         self.table.close();
-        if end == before {
-            if end.is_none() {
-                // The denial has ended at the pair's own time.
-                self.denials.end(identity);
-            }
-            return;
-        }
         let standing = ScopeStanding {
             identity,
             position: *position,
@@ -291,9 +265,58 @@ impl Engine {
             before,
             denial,
         };
+        self.state_again(again, standing, position, rulings);
+    }
+
+    /// States what has changed about a scope's denial, if anything has.
+    fn state_again(
+        &mut self,
+        again: ScopeToRule,
+        standing: ScopeStanding,
+        position: &mut LogPosition,
+        rulings: &mut Rulings,
+    ) {
+        let end = standing.denial.map(|denial| denial.end);
+        if end == standing.before {
+            if end.is_none() {
+                // The denial has ended at the pair's own time.
+                self.denials.end(standing.identity);
+            }
+            return;
+        }
         let names = || (again.resource, again.domain);
         self.denials.follow(standing, names, rulings);
         position.entry = position.entry.saturating_add(1);
+    }
+
+    /// Opens a scope as of the version in force. False if it is not kept and nothing bans it: it was not denied, since
+    /// a denied one is kept, so there is nothing to state.
+    fn open_again(
+        &mut self,
+        again: &ScopeToRule,
+        class: &RateClass,
+        bans: bool,
+        rulings: &mut Rulings,
+    ) -> bool {
+        if self.table.open(again.identity) == Opened::New {
+            if !bans {
+                self.table.abandon();
+                self.denials.end(again.identity);
+                return false;
+            }
+            let ordinal = self.steps.newest().ordinal;
+            self.table.working().begin(class, ordinal);
+        }
+        let working = self.table.working();
+        match again.domain.as_deref() {
+            Some(domain) => {
+                if self.steps.migrate(working, &again.resource, domain) {
+                    rulings.pair_forgotten(&again.resource);
+                }
+            }
+            None => self.steps.migrate_whole(working, &again.resource),
+        }
+        true
     }
 }
 
@@ -357,4 +380,15 @@ pub(super) fn rule_of_amended(
         },
         _ => of_pair,
     }
+}
+
+/// The denial of a pair that is closed under its class.
+fn closed(
+    stored: &Stored,
+    rule: Rule<'_>,
+    class: &RateClass,
+    (now, version): (Timestamp, u64),
+) -> Option<Denial> {
+    let closure = stored.pair.closure(class, now)?;
+    Some(rule.denial(class, closure, (now, version)))
 }

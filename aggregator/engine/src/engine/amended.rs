@@ -135,6 +135,13 @@ impl Amended {
         self.domains.get(domain).copied()
     }
 
+    /// Pardons a pair until then; a ban that it has stays.
+    pub fn pardon_pair(&mut self, identity: Identity, until: Timestamp) {
+        let pardon = Some(until);
+        let of_pair = self.pair(identity);
+        self.set_pair(identity, PairAmendments { pardon, ..of_pair });
+    }
+
     /// Sets what amendments state about a pair.
     pub fn set_pair(&mut self, identity: Identity, of_pair: PairAmendments) {
         let before = self.pairs.remove(&identity);

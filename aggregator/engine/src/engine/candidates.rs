@@ -5,8 +5,9 @@
 //!   candidate        3 a second: would be denied from the third   only counted
 //! ```
 //!
-//! A candidate rules the same hits in the same order, on pairs of its own. Only the real limits deny, so a
-//! candidate that is looser never sees the calls that they refused. Knows nothing of who reads the counts.
+//! A candidate rules the same hits in the same order, on pairs of its own. What it would have refused uses no room
+//! under it, as if it had been refused. Only the real limits deny, so a candidate that is looser never sees the calls
+//! that they refused. Knows nothing of who reads the counts.
 //! What stays true: nothing here changes a statement, a real pair, or whether a pair is accepted at the
 //! cap; like everything else it is a function of the log, and part of the digest.
 

@@ -370,13 +370,20 @@ impl Engine {
         let Some(class) = rate.candidate_class_of(domain) else {
             return;
         };
+        // A candidate refuses nobody. What it would have refused is let through all the same, and must use no room, or
+        // a domain that stays above it would be counted as refused for ever. Costs are charged whatever was refused.
+        let is_charge = ahead.hit.kind == HitKind::Charge;
+        let hit = Hit {
+            unguarded: ahead.hit.unguarded || !is_charge,
+            ..*ahead.hit
+        };
         let entry = RuledEntry {
             resource: context.name,
             domain,
             identity: ahead.identity,
             position: common.position_of(ahead),
             at,
-            event: event_of(ahead.hit, |stamp| common.clock.instant(stamp)),
+            event: event_of(&hit, |stamp| common.clock.instant(stamp)),
             banned,
             ruled,
         };

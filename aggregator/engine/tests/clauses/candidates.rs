@@ -238,11 +238,15 @@ impl Three {
             .iter()
             .map(|domain| denied(&self.candidate, domain))
             .collect();
-        for play in self.all() {
-            play.sequence += 1;
-            let sequence = play.sequence;
-            play.batch("search", sequence, &hits, &[]);
-        }
+        // In its place the candidate would have refused its excess, but for costs, which are charged afterwards.
+        let of_candidate = hits.iter().map(|hit| Hit {
+            unguarded: hit.kind != HitKind::Charge,
+            ..*hit
+        });
+        let of_candidate: Vec<Hit<'_>> = of_candidate.collect();
+        self.beside.next_batch("search", &hits);
+        self.real.next_batch("search", &hits);
+        self.candidate.next_batch("search", &of_candidate);
         let counts = self.beside.counts();
         let without = Counts {
             candidate: CandidateCounts::default(),
@@ -319,6 +323,21 @@ fn a_candidate_counts_new_and_avoided_refusals() {
     assert_eq!(play.counts().candidate, CandidateCounts::default());
     play.tick(1_300_000);
     assert_eq!(play.engine.candidate_pairs(), 0);
+}
+
+#[test]
+fn a_candidate_that_is_exceeded_all_the_time_would_refuse_what_is_above_it() {
+    let mut play = Play::of("[rate.a]\nrate = \"50/s\"\n[rate.a.candidate]\nrate = \"5/s\"\n");
+    let (mut granted, mut refused) = (0, 0);
+    // Six calls a second for twenty seconds: of seven calls, five have room.
+    for _ in 0..120 {
+        play.tick(166);
+        play.hits("a", &["acme"]);
+        let counts = play.counts().candidate;
+        granted += counts.granted;
+        refused += counts.excess;
+    }
+    assert_eq!((granted, refused), (86, 34));
 }
 
 #[test]

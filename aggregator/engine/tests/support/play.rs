@@ -102,11 +102,16 @@ impl Play {
     }
 
     pub fn hits(&mut self, resource: &str, domains: &[&str]) -> Fate {
-        self.sequence += 1;
         let sent = Timestamp::from_millis(self.now_ms);
         let hit = |domain| Hit::one(0, domain, sent, 1);
         let hits: Vec<Hit<'_>> = domains.iter().copied().map(hit).collect();
-        self.batch(resource, self.sequence, &hits, &[])
+        self.next_batch(resource, &hits)
+    }
+
+    /// A batch with the sequence after the last one.
+    pub fn next_batch(&mut self, resource: &str, hits: &[Hit<'_>]) -> Fate {
+        self.sequence += 1;
+        self.batch(resource, self.sequence, hits, &[])
     }
 
     pub fn batch(

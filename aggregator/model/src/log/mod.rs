@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 
 mod agents;
 mod amendments;
+mod counters;
 mod history;
 mod input;
 mod table;
@@ -29,6 +30,7 @@ use crate::stream::{Denial, EntryOutcome, SLOT_US, StreamPair};
 use crate::verdict::End;
 use agents::{Agents, Freshness};
 use amendments::Amendments;
+pub use counters::ModelCounters;
 use history::History;
 pub use history::Statement;
 pub use input::{
@@ -42,37 +44,6 @@ pub use whole::{TotalCount, WholeResource};
 const TOO_OLD_US: u64 = 600_000_000;
 /// The resolution of append times, in microseconds.
 const APPEND_UNIT_US: u64 = 1_000;
-
-/// Counts of ruled entries, and of everything that was not ruled in the ordinary way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ModelCounters {
-    /// Entries that were ruled.
-    pub entries_ruled: u64,
-    /// Granted hits.
-    pub hits_granted: u64,
-    /// Hits of excess.
-    pub hits_excess: u64,
-    /// Hits that were too late to be granted or counted as excess.
-    pub hits_late: u64,
-    /// Copies that settlements took back.
-    pub copies_refunded: u64,
-    /// Downward settlements that found nothing to take back.
-    pub refunds_empty: u64,
-    /// Entries in batches that were received before.
-    pub entries_duplicate: u64,
-    /// Entries in batches older than the window of duplicates.
-    pub entries_older: u64,
-    /// Entries stamped more than 10 minutes before their append.
-    pub entries_too_old: u64,
-    /// Entries on resources without limits.
-    pub entries_unconfigured: u64,
-    /// Entries of new pairs at the cap.
-    pub entries_at_cap: u64,
-    /// Totals that did not follow the last applied total.
-    pub totals_out_of_order: u64,
-    /// Ticks in a slot of which a tick had been counted already.
-    pub ticks_ignored: u64,
-}
 
 /// The model of one partition.
 #[derive(Clone, Debug, Default)]
@@ -295,87 +266,72 @@ impl PartitionModel {
         }
         let global = limits.and_then(|limits| limits.global);
         if global.is_some() {
-            outcome
-                .totals_due
-                .entry(entry.resource.to_owned())
-                .or_default();
+            let totals = &mut outcome.totals_due;
+            totals.entry(entry.resource.to_owned()).or_default();
         }
         if TOO_OLD_US < appended_us.saturating_sub(at_us) {
             return self.not_ruled(NotRuled::TooOld);
         }
         let (resource, domain) = (entry.resource, entry.domain);
-        let (before, now_us, ruled);
-        let (cap, slot) = (self.limits.pairs_per_partition_max, self.slot());
-        if let Some(pair) = self.table.pair_mut(resource, domain) {
-            before = pair.denied();
-            let stayed_us = pair.stays_until_us();
-            ruled = rule(pair, limits.is_some(), at_us, entry);
-            now_us = pair.time_us().unwrap_or(at_us);
-            let stays_us = pair.stays_until_us();
-            if stays_us.is_some_and(|stays_us| stayed_us.is_none_or(|us| stays_us < us)) {
-                self.table
-                    .leaves_sooner(&ScopeName::new(resource, Some(domain)));
-            }
-        } else if !self.table.is_full(cap, slot) {
+        let new_pair = || {
             let own = limits.map_or_else(DomainLimits::default, |limits| limits.of(domain));
             let mut pair = StreamPair::new(&own);
             pair.set_over(over);
-            before = None;
+            pair
+        };
+        let scope = || ScopeName::new(resource, Some(domain));
+        let (cap, slot) = (self.limits.pairs_per_partition_max, self.slot());
+        let (before, now_us, ruled);
+        if let Some(found) = rule_stored(&mut self.table, limits.is_some(), at_us, entry) {
+            (before, now_us, ruled) = found;
+        } else if !self.table.is_full(cap, slot) {
+            let mut pair = new_pair();
             ruled = rule(&mut pair, limits.is_some(), at_us, entry);
-            now_us = at_us;
+            (before, now_us) = (None, at_us);
             self.table.add_pair(resource, domain, pair);
             if let Some(effect) = &mut self.effect {
-                effect.enters(&ScopeName::new(resource, Some(domain)));
+                effect.enters(&scope());
             }
         } else {
             // The pair is at its cap and so not stored: the global limit receives the copies that a pair of its own
             // would report at its first entry.
             if global.is_some() {
-                let own = limits.map_or_else(DomainLimits::default, |limits| limits.of(domain));
-                let mut pair = StreamPair::new(&own);
-                pair.set_over(over);
-                let ruled = rule(&mut pair, limits.is_some(), at_us, entry);
+                let ruled = rule(&mut new_pair(), limits.is_some(), at_us, entry);
                 note_outcome(outcome, entry, at_us, &ruled);
             }
             return self.not_ruled(NotRuled::AtCap);
         }
-        self.table
-            .leave_if_rested(&ScopeName::new(resource, Some(domain)));
-        // A denial that had ended by itself at the pair's time needs no lift.
-        let before = before.filter(|denial| denial.end.is_after(now_us));
-        let is_over = before.is_some_and(|denial| !denial.end.is_after(self.over_us));
-        if ends_differ(before, ruled.denied) && !(is_over && ruled.denied.is_none()) {
+        self.table.leave_if_rested(&scope());
+        if is_to_state(before, ruled.denied, now_us, self.over_us) {
             outcome.changes.push(ScopeChange {
-                scope: ScopeName::new(entry.resource, Some(entry.domain)),
+                scope: scope(),
                 position,
                 denied: ruled.denied,
             });
         }
-        if let Some(effect) = &mut self.effect {
-            let limits = self.limits.of(resource);
-            let limits = limits.map(|limits| limits.of(domain)).unwrap_or_default();
-            let scope = ScopeName::new(resource, Some(domain));
-            if let EntryKind::Refund { made_us, .. } = entry.kind {
-                effect.taken_back(&scope, made_us, ruled.refunded);
-            }
-            effect.entry(scope, &limits, at_us, &ruled, entry.unguarded);
-        }
+        self.note_effect(at_us, entry, &ruled);
         if global.is_some() {
             note_outcome(outcome, entry, at_us, &ruled);
         }
-        self.counters.entries_ruled += 1;
-        self.counters.hits_granted = self.counters.hits_granted.saturating_add(ruled.granted);
-        self.counters.hits_excess = self.counters.hits_excess.saturating_add(ruled.excess);
-        self.counters.hits_late = self.counters.hits_late.saturating_add(ruled.late);
-        if matches!(entry.kind, EntryKind::Refund { .. }) {
-            let refunded = self.counters.copies_refunded;
-            self.counters.copies_refunded = refunded.saturating_add(ruled.refunded);
-            self.counters.refunds_empty += u64::from(ruled.refunded == 0);
-        }
+        self.counters.ruled(entry.kind, &ruled);
         EntryRuling::Ruled {
             at_us,
             outcome: ruled,
         }
+    }
+
+    /// Reports an entry that was ruled to the check of law 8.
+    fn note_effect(&mut self, at_us: u64, entry: &HitEntry<'_>, ruled: &EntryOutcome) {
+        let Some(effect) = &mut self.effect else {
+            return;
+        };
+        let limits = self.limits.of(entry.resource);
+        let limits = limits.map_or_else(DomainLimits::default, |limits| limits.of(entry.domain));
+        let scope = ScopeName::new(entry.resource, Some(entry.domain));
+        if let EntryKind::Refund { made_us, .. } = entry.kind {
+            effect.taken_back(&scope, made_us, ruled.refunded);
+        }
+        effect.entry(scope, &limits, at_us, ruled, entry.unguarded);
     }
 
     /// The slot of the last counted tick.
@@ -384,14 +340,7 @@ impl PartitionModel {
     }
 
     fn not_ruled(&mut self, why: NotRuled) -> EntryRuling {
-        let counter = match why {
-            NotRuled::Duplicate => &mut self.counters.entries_duplicate,
-            NotRuled::OlderThanWindow => &mut self.counters.entries_older,
-            NotRuled::TooOld => &mut self.counters.entries_too_old,
-            NotRuled::Unconfigured => &mut self.counters.entries_unconfigured,
-            NotRuled::AtCap => &mut self.counters.entries_at_cap,
-        };
-        *counter += 1;
+        self.counters.not_ruled(why);
         EntryRuling::NotRuled(why)
     }
 
@@ -456,6 +405,13 @@ fn instant_us(stamp_us: u64, moved_us: i64, appended_us: u64) -> u64 {
     stamp_us.saturating_add_signed(moved_us).min(append_end_us)
 }
 
+/// Whether a denial after an entry is to be stated. One that had ended by itself at the pair's time needs no lift.
+fn is_to_state(before: Option<Denial>, after: Option<Denial>, now_us: u64, over_us: u64) -> bool {
+    let before = before.filter(|denial| denial.end.is_after(now_us));
+    let is_over = before.is_some_and(|denial| !denial.end.is_after(over_us));
+    ends_differ(before, after) && !(is_over && after.is_none())
+}
+
 fn ends_differ(before: Option<Denial>, after: Option<Denial>) -> bool {
     before.map(|denial| denial.end) != after.map(|denial| denial.end)
 }
@@ -478,6 +434,25 @@ fn note_outcome(
         .or_default();
     let part = (at_us / APPEND_UNIT_US, entry.unguarded);
     *parts.entry(part).or_default() += counted;
+}
+
+/// Rules an entry on its pair, if that is stored: the denial before it, and the pair's time after it.
+fn rule_stored(
+    table: &mut PairTable,
+    is_limited: bool,
+    at_us: u64,
+    entry: &HitEntry<'_>,
+) -> Option<(Option<Denial>, u64, EntryOutcome)> {
+    let pair = table.pair_mut(entry.resource, entry.domain)?;
+    let before = pair.denied();
+    let stayed_us = pair.stays_until_us();
+    let ruled = rule(pair, is_limited, at_us, entry);
+    let now_us = pair.time_us().unwrap_or(at_us);
+    let stays_us = pair.stays_until_us();
+    if stays_us.is_some_and(|stays_us| stayed_us.is_none_or(|us| stays_us < us)) {
+        table.leaves_sooner(&ScopeName::new(entry.resource, Some(entry.domain)));
+    }
+    Some((before, now_us, ruled))
 }
 
 /// Rules an entry on its pair. If no limits are set on the resource, only a ban denies.
