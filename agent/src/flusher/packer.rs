@@ -174,7 +174,7 @@ impl Packer {
             self.dropped.hits += 1;
             return;
         }
-        let index = self.queue_index(event.resource, event.domain);
+        let index = self.queue_of_hit(event.resource, event.domain);
         let made = now.0.saturating_sub(wall.since(event.at).as_micros());
         let made = Mono(made).max(self.since);
         let unguarded = unguarded || self.is_unguarded(event.resource, index, made);
@@ -308,7 +308,7 @@ impl Packer {
     }
 
     fn put_sum(&mut self, resource: ResourceId, domain: &str, sum: RefusedSum, now: Mono) {
-        let index = self.queue_index(resource, domain);
+        let index = self.queue_of_refused(resource, domain);
         if let Some(queue) = self.queues.get_mut(index) {
             if queue.open.is_empty() {
                 queue.opened = now;
@@ -334,19 +334,31 @@ impl Packer {
         hasher.finish()
     }
 
-    fn queue_index(&mut self, resource: ResourceId, domain: &str) -> usize {
+    /// Hits belong to their pair's partition, also if the resource is used as one of copies: the log refuses a batch
+    /// with a hit of another partition, with all other hits in it.
+    fn queue_of_hit(&mut self, resource: ResourceId, domain: &str) -> usize {
         let Some(partitions) = self.partitions else {
             return 0;
         };
+        let name = self.resource(resource).map_or("", |one| &*one.name);
+        partition_of_pair(name, domain, partitions) as usize
+    }
+
+    /// Refused calls are counted where the resource or its pairs are ruled.
+    fn queue_of_refused(&mut self, resource: ResourceId, domain: &str) -> usize {
+        match (self.partitions, self.resource(resource)) {
+            (Some(partitions), Some(one)) if one.is_of_copies() => {
+                partition_of_resource(&one.name, partitions) as usize
+            }
+            _ => self.queue_of_hit(resource, domain),
+        }
+    }
+
+    fn resource(&mut self, resource: ResourceId) -> Option<&Resource> {
         if self.met.len() <= resource.0 as usize {
             self.resources.add_newer(&mut self.met);
         }
-        let resource = self.met.get(resource.0 as usize);
-        let name = resource.map_or("", |one| &*one.name);
-        if resource.is_some_and(|one| one.is_of_copies()) {
-            return partition_of_resource(name, partitions) as usize;
-        }
-        partition_of_pair(name, domain, partitions) as usize
+        self.met.get(resource.0 as usize).map(|one| &**one)
     }
 
     fn close_if_full(&mut self, index: usize) {
@@ -387,7 +399,7 @@ impl Packer {
 
     fn put_again(&mut self, batch: &CallBatch, now: Mono) {
         for calls in batch.entries() {
-            let index = self.queue_index(calls.resource, calls.domain);
+            let index = self.queue_of_hit(calls.resource, calls.domain);
             self.put(&calls, index, false, now);
         }
         for (resource, domain, sum) in batch.refused() {

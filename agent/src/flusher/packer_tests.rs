@@ -470,3 +470,31 @@ fn refused_calls_of_a_pair_are_one_entry_of_a_flush() {
         (3, 9, 5, 9)
     );
 }
+
+#[test]
+fn hits_go_to_their_pairs_partition_however_the_resource_is_used() {
+    let mut packer = packer(1 << 20);
+    let resource = packer.resources.find("r").expect("it");
+    resource.set_flag(crate::resource::OF_COPIES, true);
+    packer.set_partitions(16, NOW);
+    for domain in ["acme", "globex", "hooli"] {
+        packer.take(&hit(domain, 1), NOW, WALL);
+        packer.take(&refused(domain, 2), NOW, WALL);
+    }
+    let (mut hits, mut refusals) = (0, 0);
+    while let Some(parcel) = packer.next(NOW, true) {
+        let bytes = record(&packer, &parcel);
+        let Ok(Record::Hits(batch)) = Record::decode(&bytes) else {
+            panic!("not hits")
+        };
+        for hit in batch.hits() {
+            assert_eq!(parcel.partition, partition_of_pair("r", hit.domain, 16));
+            hits += 1;
+        }
+        for _ in batch.refused() {
+            assert_eq!(parcel.partition, partition_of_resource("r", 16));
+            refusals += 1;
+        }
+    }
+    assert_eq!((hits, refusals), (3, 3));
+}
