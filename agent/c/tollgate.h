@@ -90,7 +90,8 @@ typedef struct tg_counts {
     uint64_t refused_accepted;  /* calls that were refused and recorded */
     uint64_t denials_live;      /* denials in force */
     uint64_t holds_live;        /* holds that the agent tracks */
-    uint64_t blind_for_ms;      /* how long nothing current has arrived about some partition; 0: up to date */
+    uint64_t blind_for_ms;      /* how long the denials of some partition have not held any more, which begins a minute
+                                   after an aggregator went away (of copies: two seconds); 0: all hold */
     uint64_t calls_forked;      /* of this process: calls let through because the handle belongs to its parent */
     uint64_t handles_live;      /* of this process: handles that are open */
 } tg_counts;

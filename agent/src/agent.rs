@@ -25,7 +25,8 @@ use crate::stats::{Counters, Stats};
 /// An agent: decides calls in this process, and talks to the aggregators in the background. Cheap to clone.
 ///
 /// When the last clone is dropped, the agent's threads end at once, and records that were not sent are lost;
-/// [`Agent::shutdown`] sends them first. Handles that were taken from the agent let every call through after that.
+/// [`Agent::shutdown`] sends them first. Handles that were taken from the agent let every call through after that,
+/// except calls for strict copies, which nobody can grant any more.
 #[derive(Clone)]
 pub struct Agent {
     inner: Arc<AgentInner>,
@@ -323,7 +324,8 @@ impl Agent {
 
     /// Sends what was recorded and gives back what is held, until `deadline` at the latest, and ends the agent's
     /// threads. Copies that are still held after that no longer count. Needs no async runtime. Handles let every call
-    /// through after that; what they record is dropped and counted.
+    /// through after that, whatever was denied and whatever `blind` states, except calls for strict copies; what they
+    /// record is dropped and counted.
     ///
     /// ```no_run
     /// # async fn example(agent: tollgate_agent::Agent) -> Result<(), Box<dyn std::error::Error>> {

@@ -373,9 +373,10 @@ impl AgentBuilder {
         self
     }
 
-    /// Calls `on_near` when a pair that this agent uses comes near its limit (`near` of the limits; by default, when
-    /// a fifth of the least limit is left). It is called once until the pair is no longer near. The callback runs on
-    /// the network thread and must not block. Panics are handled as with [`Self::on_hold`].
+    /// Calls `on_near` when a domain comes near its limit (`near` of the limits; by default, when a fifth of the least
+    /// limit is left) on a resource that this agent uses, also if only other agents called for that domain. It is
+    /// called once until the domain is no longer near. The callback runs on the network thread and must not block.
+    /// Panics are handled as with [`Self::on_hold`].
     ///
     /// ```
     /// # use tollgate_agent::Agent;

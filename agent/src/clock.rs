@@ -301,6 +301,11 @@ impl<'c> Reading<'c> {
         })
     }
 
+    /// The latest instant that the call has seen.
+    pub(crate) fn latest(&self) -> Mono {
+        self.read.get().unwrap_or_else(|| self.clock.cached())
+    }
+
     /// The stamp of the call, which `cached` finds; determined once. If the call has read the clock itself (because a
     /// denial had just ended), its stamp comes from the real clock, too: the cached one may be before that end.
     pub(crate) fn stamp(&self, cached: impl FnOnce() -> Timestamp) -> Timestamp {

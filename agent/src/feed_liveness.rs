@@ -22,29 +22,81 @@ const NONE: u8 = 2;
 /// The liveness of all partitions.
 #[derive(Debug)]
 pub(crate) struct Liveness {
-    state: AtomicU8,
     /// 0 while unknown.
     partitions: AtomicU32,
     /// Since when not all partitions are current; 0 if all are.
     blind_since: AtomicU64,
-    /// The leases of the control topic, by partition.
-    leases: RwLock<Vec<Lease>>,
+    of_rates: Leases,
     /// The same for copies, whose denials hold for a shorter time.
-    copies_state: AtomicU8,
-    copies_leases: RwLock<Vec<Lease>>,
+    of_copies: Leases,
     /// Which partitions guard calls.
     pub(crate) guard: Guard,
+}
+
+/// The leases of the control topic, by partition.
+#[derive(Debug)]
+struct Leases {
+    all: RwLock<Vec<Lease>>,
+    state: AtomicU8,
+    /// When the first of them ended or would have ended, as of the last check.
+    first_end: AtomicU64,
+}
+
+impl Leases {
+    const fn new() -> Self {
+        Self {
+            all: RwLock::new(Vec::new()),
+            state: AtomicU8::new(NONE),
+            first_end: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    fn state(&self) -> u8 {
+        self.state.load(Ordering::Relaxed)
+    }
+
+    /// Whether the partition has no lease at `now`. The state alone does not tell: it is checked from time to time, and
+    /// denials end with their leases, so a call in between would be neither denied nor blind.
+    fn is_over(&self, partition: impl FnOnce() -> u32, now: Mono) -> bool {
+        match self.state() {
+            ALL if now.0 < self.first_end.load(Ordering::Relaxed) => false,
+            ALL | SOME => {
+                let partition = partition() as usize;
+                let leases = self.all.read().unwrap_or_else(PoisonError::into_inner);
+                let lease = leases.get(partition);
+                lease.is_none_or(|lease| lease.until() <= now)
+            }
+            _ => true,
+        }
+    }
+
+    fn set(&self, leases: Vec<Lease>) {
+        *self.all.write().unwrap_or_else(PoisonError::into_inner) = leases;
+    }
+
+    /// Checks all leases. Returns the state before and now.
+    fn check(&self, now: Mono) -> (u8, u8) {
+        let leases = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let ends = leases.iter().map(|lease| lease.until());
+        let first_end = ends.clone().min().unwrap_or(Mono::ZERO);
+        self.first_end.store(first_end.0, Ordering::Relaxed);
+        let state = match ends.filter(|end| now < *end).count() {
+            0 => NONE,
+            in_force if in_force == leases.len() => ALL,
+            _ => SOME,
+        };
+        (self.state.swap(state, Ordering::Relaxed), state)
+    }
 }
 
 impl Liveness {
     pub(crate) fn new(now: Mono) -> Self {
         Self {
-            state: AtomicU8::new(NONE),
             partitions: AtomicU32::new(0),
             blind_since: AtomicU64::new(now.0),
-            leases: RwLock::default(),
-            copies_state: AtomicU8::new(NONE),
-            copies_leases: RwLock::default(),
+            of_rates: Leases::new(),
+            of_copies: Leases::new(),
             guard: Guard::default(),
         }
     }
@@ -52,44 +104,25 @@ impl Liveness {
     /// Almost always [`ALL`].
     #[inline]
     pub(crate) fn state(&self) -> u8 {
-        self.state.load(Ordering::Relaxed)
+        self.of_rates.state()
     }
 
     /// Almost always [`ALL`]; for resources that are limited by copies.
     #[inline]
     pub(crate) fn copies_state(&self) -> u8 {
-        self.copies_state.load(Ordering::Relaxed)
+        self.of_copies.state()
     }
 
     /// Whether the partition of a resource that is limited by copies has no current watermark.
     pub(crate) fn is_blind_of_copies(&self, resource: &str, now: Mono) -> bool {
-        match self.copies_state() {
-            ALL => false,
-            SOME => {
-                let partition = partition_of_resource(resource, self.partitions());
-                let leases = self.copies_leases.read();
-                let leases = leases.unwrap_or_else(PoisonError::into_inner);
-                leases
-                    .get(partition as usize)
-                    .is_none_or(|lease| lease.until() <= now)
-            }
-            _ => true,
-        }
+        let partition = || partition_of_resource(resource, self.partitions());
+        self.of_copies.is_over(partition, now)
     }
 
     /// Whether a pair's partition has no current watermark.
     pub(crate) fn is_blind(&self, resource: &str, domain: &str, now: Mono) -> bool {
-        match self.state() {
-            ALL => false,
-            SOME => {
-                let partition = partition_of_pair(resource, domain, self.partitions());
-                let leases = self.leases.read().unwrap_or_else(PoisonError::into_inner);
-                leases
-                    .get(partition as usize)
-                    .is_none_or(|lease| lease.until() <= now)
-            }
-            _ => true,
-        }
+        let partition = || partition_of_pair(resource, domain, self.partitions());
+        self.of_rates.is_over(partition, now)
     }
 
     /// How many partitions there are; 0 while unknown.
@@ -111,9 +144,8 @@ impl Liveness {
         leases: Vec<Lease>,
         copies_leases: Vec<Lease>,
     ) {
-        *self.leases.write().unwrap_or_else(PoisonError::into_inner) = leases;
-        let copies = self.copies_leases.write();
-        *copies.unwrap_or_else(PoisonError::into_inner) = copies_leases;
+        self.of_rates.set(leases);
+        self.of_copies.set(copies_leases);
         self.guard.set_partitions(partitions);
         self.partitions.store(partitions, Ordering::Relaxed);
     }
@@ -126,26 +158,14 @@ impl Liveness {
 
     /// Checks the leases again. Returns whether all partitions are current that were not before.
     pub(crate) fn update(&self, now: Mono) -> bool {
-        self.copies_state
-            .store(state_of(&self.copies_leases, now), Ordering::Relaxed);
-        let state = state_of(&self.leases, now);
-        let before = self.state.swap(state, Ordering::Relaxed);
+        self.of_copies.check(now);
+        let (before, state) = self.of_rates.check(now);
         if state == ALL {
             self.blind_since.store(0, Ordering::Relaxed);
         } else if before == ALL {
             self.blind_since.store(now.0, Ordering::Relaxed);
         }
         state == ALL && before != ALL
-    }
-}
-
-fn state_of(leases: &RwLock<Vec<Lease>>, now: Mono) -> u8 {
-    let leases = leases.read().unwrap_or_else(PoisonError::into_inner);
-    let in_force = leases.iter().filter(|lease| now < lease.until()).count();
-    match in_force {
-        0 => NONE,
-        in_force if in_force == leases.len() => ALL,
-        _ => SOME,
     }
 }
 
@@ -177,6 +197,10 @@ mod tests {
         assert!(!liveness.is_blind("r", &other, Mono(10)));
         assert_eq!(liveness.blind_since(), None);
         let late = until.plus(Span::from_micros(1));
+        assert!(
+            liveness.is_blind("r", "acme", late),
+            "also before the next check"
+        );
         assert!(!liveness.update(late));
         assert!(liveness.is_blind("r", "acme", late));
         assert_eq!(liveness.blind_since(), Some(late));

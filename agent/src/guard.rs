@@ -8,7 +8,7 @@
 //!
 //! A call is guarded if, less than a second before it, the agent received a newer watermark of the pair's partition,
 //! on any topic, and the ruling aggregator had marked that watermark as current. Excess of unguarded calls is no
-//! debt: no domain is refused later because aggregators were unreachable. The packer asks, a few hundred microseconds
+//! debt: no domain is refused later for what passed above its limit because aggregators were unreachable. The packer asks, a few hundred microseconds
 //! after the call, so that calls pay nothing. It asks by the call's own instant, so that watermarks received since
 //! then change nothing.
 //!

@@ -131,6 +131,7 @@ impl Shared {
         })
     }
 
+    /// Whether the agent has ended. The process that goes on without it must not be refused by what was true before.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }

@@ -95,7 +95,8 @@ pub struct Stats {
     pub refused_accepted: u64,
     /// Calls that were refused and whose record was dropped anywhere. They were refused all the same.
     pub refused_dropped: u64,
-    /// Denied calls that were let through because of the kill switch, or because the resource ignores denials.
+    /// Denied calls that were let through because of the kill switch, because the resource ignores denials, or because
+    /// the agent had ended.
     pub kill_switch_grants: u64,
     /// Batches sent for the first time.
     pub batches_sent: u64,
@@ -198,7 +199,10 @@ pub struct Stats {
     pub threads_panicked: u64,
     /// Holds that were let through without being recorded: at the bound on holds, or after the agent's end.
     pub holds_unrecorded: u64,
-    /// How long the agent has been without a current watermark of some partition. `None` if it has one of each.
+    /// How long the denials of some partition have not held any more, because nothing was received about it: they hold
+    /// for a minute without news, so this begins a minute after an aggregator went away. `None` while the denials of
+    /// every partition hold. An earlier sign is that `hits_unguarded` rises, from the first second on; denials of copies
+    /// hold for two seconds ([`Copies::blind`](crate::Copies::blind)).
     pub blind_for: Option<Duration>,
 }
 

@@ -41,6 +41,6 @@ impl Copies {
         let Inner { resource, shared } = &*self.inner;
         shared
             .liveness
-            .is_blind_of_copies(&resource.name, shared.clock.cached())
+            .is_blind_of_copies(&resource.name, shared.clock.read())
     }
 }

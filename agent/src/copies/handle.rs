@@ -263,6 +263,8 @@ impl Copies {
         let Inner { resource, shared } = &*self.inner;
         let fingerprint = resource.fingerprint(domain);
         let leave = self.decide(fingerprint, domain, want, Asking::Look)?;
+        let limit = leave.limit.and_then(|_| self.limit_beside_ended(domain));
+        let leave = Leave { limit, ..leave };
         let wanted = self.wanted(fingerprint, domain, leave);
         let held = shared.hold_table.held(resource, fingerprint, domain);
         if wanted.fits_beside(held).is_some() || self.lets_all_through() {
@@ -324,6 +326,10 @@ impl Copies {
                 self.take_up_to(fingerprint, domain, Leave { limit, ..leave })
             }
             Taken::Full => {
+                let limit = self.limit_beside_ended(domain);
+                if leave.limit < limit {
+                    return self.take_up_to(fingerprint, domain, Leave { limit, ..leave });
+                }
                 // No aggregator refused this, only the limit that the agent knows, and that may have been raised.
                 shared.resources.doubt_limits(resource);
                 Err(self.full().into())
@@ -428,6 +434,15 @@ impl Copies {
         unconfigured.then(|| Denied::by_policy(Cause::Unconfigured, Span::MAX))
     }
 
+    /// The copies that the domain may have in this process, with those of holds that have ended: their holders have not
+    /// dropped them, but nobody counts them any more.
+    #[cold]
+    fn limit_beside_ended(&self, domain: &str) -> Option<u64> {
+        let Inner { resource, shared } = &*self.inner;
+        let limit = resource.copies_limit()?;
+        Some(limit.saturating_add(shared.revoked.ended_of(resource.id, domain)))
+    }
+
     /// The refusal because of what this process itself holds.
     fn full(&self) -> Denied {
         Denied::of_own_holds(self.inner.resource.copies_limit().unwrap_or_default())
@@ -436,7 +451,10 @@ impl Copies {
     /// Whether denials are ignored.
     pub(super) fn lets_all_through(&self) -> bool {
         let Inner { resource, shared } = &*self.inner;
-        resource.flags() & IGNORED != 0 || shared.kill_switch.load(Ordering::Relaxed)
+        let flags = resource.flags();
+        // An agent that has ended can ask nobody for a grant.
+        let is_over = shared.has_ended() && flags & STRICT == 0;
+        flags & IGNORED != 0 || is_over || shared.kill_switch.load(Ordering::Relaxed)
     }
 
     pub(super) fn record_refused(&self, domain: &str, copies: u32, denied: &Denied) {

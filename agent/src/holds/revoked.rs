@@ -13,9 +13,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::notice::{HoldStanding, NoticeKind, RareNotice};
+use crate::resource::ResourceId;
 
 /// The revoked holds of one agent, by number.
 #[derive(Debug, Default)]
@@ -28,6 +29,8 @@ pub(crate) struct RevokedHolds {
 /// One revoked hold.
 #[derive(Debug)]
 struct One {
+    resource: ResourceId,
+    domain: Arc<str>,
     /// The copies that its holder still has.
     copies: u32,
     /// Why the hold no longer counts.
@@ -36,9 +39,21 @@ struct One {
 
 impl RevokedHolds {
     /// A hold in use no longer counts.
-    pub(crate) fn put(&self, number: u64, copies: u32, standing: HoldStanding) {
+    pub(crate) fn put(
+        &self,
+        number: u64,
+        (resource, domain): (ResourceId, &Arc<str>),
+        copies: u32,
+        standing: HoldStanding,
+    ) {
+        let one = One {
+            resource,
+            domain: Arc::clone(domain),
+            copies,
+            standing,
+        };
         let mut holds = self.lock();
-        holds.insert(number, One { copies, standing });
+        holds.insert(number, one);
         self.count.store(holds.len(), Ordering::Release);
     }
 
@@ -48,6 +63,20 @@ impl RevokedHolds {
             return None;
         }
         self.lock().get(&number).map(|one| one.standing.clone())
+    }
+
+    /// The copies of a domain's holds that were ended, by their greatest age or an operator, and that their holders
+    /// still have. Other revoked holds are in use, though the aggregators had no room to count them.
+    pub(crate) fn ended_of(&self, resource: ResourceId, domain: &str) -> u64 {
+        if self.is_empty() {
+            return 0;
+        }
+        let holds = self.lock();
+        let ended = holds.values().filter(|one| {
+            let is_ended = matches!(one.standing, HoldStanding::Ended(_));
+            is_ended && one.resource == resource && *one.domain == *domain
+        });
+        ended.map(|one| u64::from(one.copies)).sum()
     }
 
     /// Takes a holder's operation if the hold is revoked. Returns the operation if it is not.

@@ -25,7 +25,7 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use crate::admitted::Admitted;
 use crate::answer::{Allowed, Cause, Denied};
-use crate::clock::Reading;
+use crate::clock::{Mono, Reading};
 use crate::feed_liveness;
 use crate::recorder::{Happened, RecorderEvent};
 use crate::refused::{Misuse, Refused};
@@ -365,7 +365,7 @@ impl Rate {
             let denied = || Denied::of_refusal(&refusal).with_policy(policy);
             return self.unless_killed(flags, want, denied);
         }
-        if self.is_blind(domain) {
+        if self.is_blind(domain, reading.latest()) {
             return self.ask_policy(fingerprint, want, asking);
         }
         if flags & REFUSED != 0 {
@@ -408,16 +408,15 @@ impl Rate {
         }
     }
 
-    fn is_blind(&self, domain: &str) -> bool {
-        let shared = &*self.shared;
-        shared
-            .liveness
-            .is_blind(&self.resource.name, domain, shared.clock.cached())
+    fn is_blind(&self, domain: &str, now: Mono) -> bool {
+        let liveness = &self.shared.liveness;
+        liveness.is_blind(&self.resource.name, domain, now)
     }
 
     /// Whether denials are ignored.
     fn lets_all_through(&self, flags: u32) -> bool {
-        flags & IGNORED != 0 || self.shared.kill_switch.load(Ordering::Relaxed)
+        let shared = &self.shared;
+        flags & IGNORED != 0 || shared.kill_switch.load(Ordering::Relaxed) || shared.has_ended()
     }
 
     /// Refuses, unless denials are ignored.
@@ -431,9 +430,10 @@ impl Rate {
             return Err(denied());
         }
         Counters::add(&self.shared.counters.kill_switch_grants, 1);
+        let blind = self.shared.has_ended();
         Ok(Granted {
             // Limits that are not enforced are not reported.
-            allowed: Allowed::new(want.max, false, Policy::default()),
+            allowed: Allowed::new(want.max, blind, Policy::default()),
             unguarded: true,
         })
     }

@@ -113,7 +113,8 @@ fn together<'a>(
         let fingerprint = rate.resource.fingerprint(&domain);
         // Each pair was checked by the real clock, and is stamped by it; this may wake the flusher.
         rate.stamp(fingerprint, want.max);
-        let (unguarded, at) = (rate.is_blind(&domain), rate.shared.clock.read_wall());
+        let now = rate.shared.clock.cached();
+        let (unguarded, at) = (rate.is_blind(&domain, now), rate.shared.clock.read_wall());
         rate.record_hits(&domain, want, unguarded, at);
         let left = rate.left(fingerprint, &domain, want.max, at);
         // The answer reports the pair that has least left.
@@ -131,7 +132,7 @@ fn take_all<'a>(hits: impl Iterator<Item = (&'a Rate, &'a str, Want)>) -> Result
     for (rate, domain, want) in hits {
         let domain = rate.admit(domain);
         let fingerprint = rate.resource.fingerprint(&domain);
-        if !rate.is_blind(&domain) {
+        if !rate.is_blind(&domain, rate.shared.clock.cached()) {
             continue;
         }
         let (clock, copies) = (&rate.shared.clock, want.max);

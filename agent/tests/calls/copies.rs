@@ -258,6 +258,27 @@ fn the_callback_gets_every_change_of_a_hold() {
 }
 
 #[test]
+fn holds_that_were_ended_leave_room_to_their_process() {
+    let (kit, sandbox) = kit();
+    kit.copies_limit("sandbox", 4);
+    for ruling in [Ruling::Ended, Ruling::EndedByAge, Ruling::Uncounted] {
+        let hold = sandbox.reserve("acme", 4).unwrap();
+        assert!(sandbox.reserve("acme", 1).is_err());
+        kit.rule("sandbox", hold.number().unwrap(), ruling.clone());
+        // What the aggregators have no room to count is in use all the same.
+        let is_ended = ruling != Ruling::Uncounted;
+        assert_eq!(sandbox.peek("acme").is_ok(), is_ended, "{ruling:?}");
+        let other = sandbox.reserve("acme", 4);
+        assert_eq!(other.is_ok(), is_ended, "{ruling:?}");
+        assert!(sandbox.reserve("acme", 1).is_err(), "{ruling:?}");
+        // Once the agent has noticed that its holder has dropped it, it counts neither way.
+        drop(hold);
+        kit.held();
+        assert_eq!(sandbox.reserve("acme", 1).is_err(), is_ended, "{ruling:?}");
+    }
+}
+
+#[test]
 fn a_revoked_hold_is_neither_split_nor_transferred() {
     let (kit, sandbox) = kit();
     let by = |by| (HoldFault::Ended(by), Revoked::Ended(by));

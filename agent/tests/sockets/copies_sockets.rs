@@ -102,7 +102,8 @@ async fn a_hold_is_recorded_confirmed_listed_and_released() {
     agent.shutdown(SOON).await;
     assert_eq!(texts(&aggregator).pop().as_deref(), Some("heartbeat last"));
     drop(last);
-    assert!(sandbox.reserve("acme", 1).is_err(), "blind, and closed");
+    let passes = sandbox.reserve("acme", 1);
+    assert!(passes.is_ok(), "the agent has ended: closed does not count");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 use support::Aggregator;
 use tollgate_agent::{Agent, Cause, Change};
 use tollgate_shared::names::partition_of_pair;
-use tollgate_shared::time::Span;
 use tollgate_shared::wire::link::Refusal;
 use tollgate_shared::wire::public::{BlindPolicy, Public};
 
@@ -321,29 +320,29 @@ async fn an_aggregator_of_a_later_release_is_understood() {
     assert_eq!(agent.stats().frames_refused, 0);
 }
 
+/// A service that closes its agent and answers its last requests must not refuse them by what was true before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_blind_rate_refills_after_the_agent_has_ended() {
+async fn calls_pass_after_the_agent_has_ended() {
     let aggregator = Aggregator::start(1).await;
-    let blind = BlindPolicy::Local {
-        limit: 1,
-        window: Span::from_millis(10),
-    };
-    aggregator.set_public(
-        "r",
-        Public {
+    for (name, blind) in [("r", BlindPolicy::Open), ("closed", BlindPolicy::Closed)] {
+        let public = Public {
             version: 1,
             blind,
             ..Public::default()
-        },
-    );
-    let agent = agent(&[&aggregator]);
-    let rate = agent.rate("r");
-    assert!(agent.ready(SOON).await);
-    agent.shutdown(SOON).await;
-    assert!(rate.hit("acme").expect("one each 10 ms").blind());
-    let until = Instant::now() + SOON;
-    while rate.hit("acme").is_err() {
-        assert!(Instant::now() < until, "its time stands still");
-        tokio::task::yield_now().await;
+        };
+        aggregator.set_public(name, public);
     }
+    aggregator.deny_unheard("r", "acme", Duration::from_secs(30));
+    let agent = agent(&[&aggregator]);
+    let (open, closed) = (agent.rate("r"), agent.rate("closed"));
+    assert!(agent.ready(SOON).await);
+    assert!(open.hit("acme").is_err(), "the snapshot was read");
+    let waiting = open.clone();
+    let waiting = tokio::spawn(async move { waiting.until_ready("acme", 2 * SOON).await });
+    agent.shutdown(SOON).await;
+    for (rate, domain) in [(&open, "acme"), (&closed, "acme"), (&closed, "globex")] {
+        let allowed = rate.hit(domain);
+        assert!(allowed.expect("let through").blind(), "{domain}");
+    }
+    assert!(waiting.await.expect("no panic").is_ok(), "it waits no more");
 }

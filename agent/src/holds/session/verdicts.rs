@@ -238,7 +238,9 @@ impl HoldSession {
         };
         if kept.in_use() {
             // Before a caller learns of it, and asks.
-            self.revoked.put(number, kept.copies, standing.clone());
+            let pair = (id, &kept.domain);
+            self.revoked
+                .put(number, pair, kept.copies, standing.clone());
         }
         kept.notify(standing, true);
         if let Stands::Awaited(answer) = kept.stands {
