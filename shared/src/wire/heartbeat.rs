@@ -18,7 +18,13 @@ use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 use crate::holdings::{Holdings, TransferId};
 use crate::names::NAME_BYTES_MAX;
-use crate::time::Timestamp;
+use crate::time::{Span, Timestamp};
+
+/// The longest pause that an agent makes between two attempts to connect.
+///
+/// Agents and engine share it: after an outage the engine waits longer than this, before it counts an agent that does
+/// not return as gone (`aggregator/engine/src/copies/silence.rs`).
+pub const RECONNECT_PAUSE_MAX: Span = Span::from_secs(15);
 
 /// A hold as a heartbeat lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use tollgate_agent::simulation::{SocketEvent, SocketRequest};
 use tollgate_shared::wire::frame::Topic;
+use tollgate_shared::wire::heartbeat::RECONNECT_PAUSE_MAX;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator};
 
 use super::net::Sent;
@@ -15,9 +16,13 @@ use super::world::World;
 
 use super::agent_host::{Batch, Followed};
 
-/// Pauses between attempts to connect, equal to the agent's own.
+/// Pauses between attempts to connect, equal to the agent's own: each is longer by half, and shortened at random by
+/// up to a half.
 const PAUSE_FIRST_US: u64 = 50_000;
-const PAUSE_LONGEST_US: u64 = 1_000_000;
+const PAUSE_LONGEST_US: u64 = RECONNECT_PAUSE_MAX.as_micros();
+
+/// In the quiescent phase no pause ends later than this after its beginning: the phase is too short for longer ones.
+const PAUSE_QUIESCENT_US: u64 = 1_000_000;
 
 /// How long a connection may take to be made.
 const CONNECT_WITHIN_US: u64 = 2_000_000;
@@ -225,7 +230,8 @@ impl World {
         if cut || !self.owners[owner].is_up() {
             self.agents[agent].links[owner].pause_us = pause_us;
             let spent_us = if cut { CONNECT_WITHIN_US } else { 0 };
-            return self.try_link(agent, owner, spent_us + pause_us);
+            let shortened_us = self.shortened(pause_us);
+            return self.try_link(agent, owner, spent_us + shortened_us);
         }
         self.connections += 1;
         let connection = self.connections;
@@ -267,7 +273,15 @@ impl World {
         self.with_agent(agent, |process| {
             process.handle(SocketEvent::LinkDown { peer: owner })
         });
-        self.try_link(agent, owner, pause_us);
+        let shortened_us = self.shortened(pause_us);
+        self.try_link(agent, owner, shortened_us);
+    }
+
+    /// A pause shortened by chance, and by the quiescent phase.
+    fn shortened(&mut self, pause_us: u64) -> u64 {
+        let drawn_us = self.random.between(pause_us / 2, pause_us);
+        let quiescence_us = self.plan.quiescence_us().saturating_sub(self.now_us);
+        drawn_us.min(quiescence_us + PAUSE_QUIESCENT_US)
     }
 
     pub(super) fn try_feed(&mut self, agent: usize, owner: usize, after_us: u64) {
@@ -296,7 +310,8 @@ impl World {
         if cut || !self.owners[owner].is_up() {
             self.agents[agent].feeds[owner].pause_us = pause_us;
             let spent_us = if cut { CONNECT_WITHIN_US } else { 0 };
-            return self.try_feed(agent, owner, spent_us + pause_us);
+            let shortened_us = self.shortened(pause_us);
+            return self.try_feed(agent, owner, spent_us + shortened_us);
         }
         self.connections += 1;
         let connection = self.connections;
@@ -429,7 +444,7 @@ impl World {
 }
 
 fn longer(pause_us: u64) -> u64 {
-    (pause_us * 2).clamp(PAUSE_FIRST_US, PAUSE_LONGEST_US)
+    (pause_us * 3 / 2).clamp(PAUSE_FIRST_US, PAUSE_LONGEST_US)
 }
 
 fn describe(message: &[u8]) -> String {

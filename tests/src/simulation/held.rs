@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! process      hold of 2, hold of 1 ──> 3 copies of its epoch in the log, once its records are there
-//! dies         silent for the timeout, in ticks ──> 0 copies
+//! dies         silent for the timeout, in ticks ──> 0 copies          later after a pause of the ticks
 //! ```
 //!
 //! Checks from the agents' side: `copies_compare` compares the log's holds with the model's. Knows nothing of
@@ -27,6 +27,10 @@ pub(super) const SETTLED_AFTER_US: u64 = 7_000_000;
 /// How long it takes until silent agents are missed, in a log whose time advances. After its clock was set back,
 /// log time stands still, and no agent is missed.
 const MISSED_WITHIN_US: u64 = 4_000_000;
+
+/// Ticks this far apart paused: agents that were not heard since may be silent for twice as long, up to a bound.
+const PAUSE_US: u64 = 1_000_000;
+const EXCUSED_MAX_US: u64 = 20_000_000;
 
 /// How long an operation on a hold may be under way to the log in the quiescent phase.
 const ON_ITS_WAY_US: u64 = 600_000;
@@ -102,6 +106,18 @@ impl Ruled {
     pub(super) fn count_again(&self) -> Result<(), String> {
         let audit = self.engine.audit_copies();
         audit.map_err(|fault| fault.to_string())
+    }
+
+    /// The true time until which silent agents may not be missed, because ticks paused.
+    fn excused_until_us(&self) -> u64 {
+        let mut ticks: Vec<_> = self.ticks.values().flatten().copied().collect();
+        ticks.sort_unstable();
+        let pauses = ticks.array_windows().map(|[before, after]| {
+            let pause_us = after.2.saturating_sub(before.2);
+            let excused_us = (2 * pause_us).min(EXCUSED_MAX_US);
+            (PAUSE_US < pause_us).then_some(after.1 + excused_us)
+        });
+        pauses.flatten().max().unwrap_or(0)
     }
 
     /// The copies of an epoch that count.
@@ -204,7 +220,7 @@ impl World {
     }
 
     /// Checks whether the copies of dead processes are free again, and since when.
-    fn look_after_the_dead(&mut self, settled: bool) {
+    fn look_after_the_dead(&mut self, missed: bool) {
         let (now_us, partitions) = (self.now_us, self.plan.partitions);
         let mut still = Vec::new();
         for death in std::mem::take(&mut self.deaths) {
@@ -230,7 +246,7 @@ impl World {
             if is_back {
                 continue;
             }
-            if settled {
+            if missed {
                 let what = format!(
                     "{name}, epoch {:x}, dead since {} us",
                     death.epoch, death.at_us
@@ -257,13 +273,19 @@ impl World {
         }
         let settled = self.plan.quiescence_us() + SETTLED_AFTER_US <= self.now_us
             && self.log_stood_us + MISSED_WITHIN_US <= self.now_us;
-        self.look_after_the_dead(settled);
+        let missed = settled && {
+            let excused = self.watch.ruled.iter().map(Ruled::excused_until_us);
+            excused.max().unwrap_or(0) + MISSED_WITHIN_US <= self.now_us
+        };
+        self.look_after_the_dead(missed);
         if !settled || self.violation.is_some() {
             return;
         }
         for resource in 0..COPIES.len() {
             self.check_held(resource);
-            self.check_accounted_for(resource);
+            if missed {
+                self.check_accounted_for(resource);
+            }
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! web-1, epoch 7   alive          its holds count
-//!                  gone           silent for the timeout, in counted ticks: its holds stop counting, and
-//!                                 are kept for ten minutes of ticks, in case it returns
+//!                  gone           silent for the timeout, in counted ticks, or longer if ticks paused: its holds
+//!                                 stop counting, and are kept for ten minutes of ticks, in case it returns
 //!                  over           its successor or the epoch itself said so: none of its holds is kept
 //!                  forgotten      not even the fact that it was over is kept
 //! ```
@@ -21,7 +21,7 @@ use tollgate_shared::wire::verdict::EndedBy;
 use super::holds::ended;
 use super::rulings::{AgentChange, AgentNews};
 use super::scopes::{DeniedScopes, StatementSink};
-use crate::copies::silence::{Silence, ticks_of};
+use crate::copies::silence::{LastHeartbeat, Silence, grace_after, ticks_of};
 use crate::copies::{Copies, CopyLimits, Effects, NameKey};
 use crate::pairs::{Identities, mix};
 use tollgate_limits::Limits;
@@ -243,8 +243,18 @@ impl Holders {
     }
 
     /// Counts a tick: agents that have been silent for too long are gone, transfers end, holds grow too old.
-    pub fn tick(&mut self, now: Timestamp, limits: &Limits, sink: &mut StatementSink<'_>) {
+    /// `before` is the time of the tick that was counted before it.
+    pub fn tick(
+        &mut self,
+        before: Option<Timestamp>,
+        now: Timestamp,
+        limits: &Limits,
+        sink: &mut StatementSink<'_>,
+    ) {
         let timeout = ticks_of(limits.engine().agent_timeout);
+        if let Some(before) = before {
+            self.silence.paused(grace_after(before, now));
+        }
         let passed = self.silence.tick(timeout, KEPT_TICKS);
         for process in &passed.gone {
             let copies = self.each_of(process, sink, |copies, agent, out| {
@@ -304,9 +314,14 @@ impl Holders {
             digest = wide(digest, held.copies.digest());
             digest = wide(digest, held.denied.digest());
         }
+        let present: Vec<_> = self.silence.present().collect();
+        digest = mix(digest, present.len() as u64);
+        for (process, LastHeartbeat { at, grace }) in present {
+            digest = wide(digest, identities.of_agent(&process.name, process.epoch).0);
+            digest = mix(mix(digest, at), grace);
+        }
         let lists = [
-            self.silence.present().collect::<Vec<_>>(),
-            self.silence.gone().collect(),
+            self.silence.gone().collect::<Vec<_>>(),
             self.over().collect(),
         ];
         for list in lists {

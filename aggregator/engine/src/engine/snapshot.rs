@@ -35,8 +35,9 @@ pub const CHUNK_BYTES_MAX: usize = 512 * 1024;
 const MAGIC: [u8; 4] = *b"TGSN";
 /// Format 1 had no copies, format 2 no amendments, format 3 no candidates, format 4 no excess of holds. Format
 /// 5 had no windows, quotas and buckets, and its excess used nothing; format 6 had no pairs that are evicted at
-/// the cap. They are refused, and the log is read from its beginning.
-const FORMAT: u8 = 7;
+/// the cap; format 7 had no grace of agents after a pause of the ticks. They are refused, and the log is read
+/// from its beginning.
+const FORMAT: u8 = 8;
 
 mod kind {
     pub const HEAD: u8 = 1;

@@ -55,12 +55,12 @@ impl Engine {
         {
             return Fate::TickIgnored;
         }
-        self.log_time = Some(appended);
+        let before = self.log_time.replace(appended);
         self.epochs.tick(appended);
         let position = LogPosition::of_record(self.log.unwrap_or_default(), offset);
         let limits = self.steps.newest().limits.clone();
         let mut sink = self.sink(position, rulings);
-        self.holders.tick(appended, &limits, &mut sink);
+        self.holders.tick(before, appended, &limits, &mut sink);
         self.amended.end_by(appended);
         self.table.advance(slot_of(appended));
         self.table.sweep(SWEEP_BLOCKS, SWEEP_PAIRS);

@@ -6,6 +6,7 @@ mod elsewhere;
 mod excess;
 #[path = "../support/known.rs"]
 mod known;
+mod pauses;
 mod play;
 mod random;
 mod releases;
@@ -227,17 +228,6 @@ fn an_agent_that_returns_is_asked_at_once_what_it_holds() {
     let expected = ["web: list wanted", "web: hold 2 has 1"];
     assert_eq!(play.output(), expected);
     assert_eq!(play.total(), 1);
-}
-
-#[test]
-fn in_a_stalled_log_no_agent_is_gone() {
-    let mut play = Play::of(SANDBOX);
-    let mut web = agent("web", 1);
-    play.ops(&mut web, &[(1, hold("acme", 2))]);
-    // An hour without any record, and then one tick.
-    play.now_ms += 3_600_000;
-    play.tick();
-    assert_eq!((play.total(), play.rulings.agents.len()), (2, 0));
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! The copies of one partition over a whole log.
 //!
 //! ```text
-//! heartbeat  tick  tick  (the log stands still for a minute)  tick  tick: gone
+//! heartbeat  tick  tick  (the log stands still for a minute)  tick  44 ticks later: gone
 //! ```
 //!
-//! The model measures silence in ticks of the log: while the log stands still, no agent is gone. Knows
-//! nothing of the content of agents' records (`records`). What stays true: a process that is gone, or whose
+//! The model measures silence in ticks of the log: while the log stands still, no agent is gone, and when it goes on,
+//! agents have some time to return. Knows nothing of the content of agents' records (`records`). What stays true: a process that is gone, or whose
 //! epoch is over, holds nothing.
 
 use std::collections::BTreeMap;
@@ -19,6 +19,13 @@ use super::standing::{CopyBans, CopyStanding};
 
 /// Number of counted ticks for which processes that are gone and epochs that are over are remembered: ten minutes.
 const KEPT_TICKS: u64 = 1_200;
+
+/// Counted ticks that are further apart than this, in microseconds, have paused: agents could reach no aggregator.
+const PAUSE_US: u64 = 1_000_000;
+
+/// After a pause, silent processes have twice its length to return, and at most this: the longest pause of an agent
+/// between two attempts to connect (15 s), and 5 s to connect.
+const RETURN_WITHIN_US: u64 = 20_000_000;
 
 /// One resource, and those of its scopes that are denied because they are full.
 #[derive(Clone, Debug)]
@@ -41,6 +48,9 @@ pub struct CopiesModel {
     ticks: u64,
     /// Living processes, each with the tick count at its last record.
     met: BTreeMap<Process, u64>,
+    /// Living processes that sent nothing since ticks paused, each with the ticks that it may be silent beyond the
+    /// timeout.
+    excused: BTreeMap<Process, u64>,
     /// Processes that are gone, each with the tick at which it was gone.
     gone: BTreeMap<Process, u64>,
     /// Epochs that are over, each with the tick of its end.
@@ -241,6 +251,7 @@ impl CopiesModel {
     /// Applies a counted tick. `knows` answers whether the log model remembers sequences of a process.
     pub fn tick(&mut self, now_us: u64, knows: impl Fn(&str, u128) -> bool) -> CopiesOutcome {
         let mut outcome = CopiesOutcome::default();
+        self.excuse_after_pause(now_us);
         self.log_us = now_us;
         self.ticks += 1;
         let ticks = self.ticks;
@@ -249,8 +260,14 @@ impl CopiesModel {
         let forgotten: Vec<_> = { self.gone.extract_if(.., |_, at| *at + KEPT_TICKS <= ticks) }
             .map(|(process, _)| process)
             .collect();
-        let gone = self.met.extract_if(.., |_, at| *at + timeout <= ticks);
-        for process in gone.map(|(process, _)| process) {
+        let excused = |process: &Process| self.excused.get(process).copied().unwrap_or(0);
+        let gone: Vec<_> = { self.met.iter() }
+            .filter(|(process, at)| **at + timeout + excused(process) <= ticks)
+            .map(|(process, _)| process.clone())
+            .collect();
+        for process in gone {
+            self.met.remove(&process);
+            self.excused.remove(&process);
             let held = self.resources.values_mut();
             let back = held.map(|held| held.holds.gone(&process)).sum();
             outcome
@@ -277,6 +294,20 @@ impl CopiesModel {
         outcome
     }
 
+    /// Gives living processes time to return, if ticks paused before this one.
+    fn excuse_after_pause(&mut self, now_us: u64) {
+        let pause_us = now_us - self.log_us;
+        if self.ticks == 0 || pause_us <= PAUSE_US {
+            return;
+        }
+        // Half seconds, of which the last may be a part.
+        let more = (2 * pause_us).min(RETURN_WITHIN_US).div_ceil(500_000);
+        for process in self.met.keys() {
+            let before = self.excused.entry(process.clone()).or_default();
+            *before = more.max(*before);
+        }
+    }
+
     /// Whether a record is in turn: it must be newer than all earlier records of its process.
     pub(super) fn turn_of(&mut self, sender: &SentBy<'_>) -> RecordTurn {
         let newest = self.newest.entry(sender.process()).or_default();
@@ -299,6 +330,7 @@ impl CopiesModel {
             all.any(|(other, last)| is_other(other) && before < *last)
         });
         self.met.insert(process.clone(), self.ticks);
+        self.excused.remove(process);
         let was_gone = self.gone.remove(process).is_some();
         if was_gone {
             outcome.agents.push((process.clone(), AgentFate::Returned));
@@ -314,6 +346,7 @@ impl CopiesModel {
             return;
         }
         self.met.remove(process);
+        self.excused.remove(process);
         self.gone.remove(process);
         self.over.insert(process.clone(), self.ticks);
         let held = self.resources.values_mut();

@@ -3,7 +3,7 @@
 //! ```text
 //! copies    0 resource, bytes of its copies      1 a piece of them, ...
 //!           2 denied scope: kind, name, position, version, limit
-//! holders   0 ticks   1 alive: name, epoch, ticks   2 gone: the same   3 over: the same
+//! holders   0 ticks   1 alive: name, epoch, ticks, grace   2 gone: name, epoch, ticks   3 over: the same
 //! ```
 //!
 //! A resource's copies are a snapshot of their own, cut into pieces, because the snapshot of many
@@ -21,7 +21,7 @@ use super::super::scopes::{DeniedScopes, StatedScope};
 use super::read::Cursor;
 use super::write::{Chunks, write_text};
 use super::{SnapshotFault, kind};
-use crate::copies::silence::Silence;
+use crate::copies::silence::{LastHeartbeat, Silence};
 use crate::copies::{Copies, CopiesScope, CopyLimits};
 use crate::varint;
 
@@ -65,22 +65,22 @@ pub(super) fn write(holders: &Holders, chunks: &mut Chunks<'_>) {
         bytes.push(tag::TICKS);
         varint::write(bytes, silence.ticks());
     });
-    let mut one = |tag, process: &AgentProcess, ticks| {
+    let mut one = |tag, process: &AgentProcess, numbers: &[u64]| {
         chunks.item(|bytes| {
             bytes.push(tag);
             write_text(&process.name, bytes);
             bytes.extend_from_slice(&process.epoch.to_le_bytes());
-            varint::write(bytes, ticks);
+            numbers.iter().for_each(|of| varint::write(bytes, *of));
         });
     };
-    for (process, ticks) in silence.present() {
-        one(tag::HEARTBEATS, process, ticks);
+    for (process, heard) in silence.present() {
+        one(tag::HEARTBEATS, process, &[heard.at, heard.grace]);
     }
     for (process, ticks) in silence.gone() {
-        one(tag::GONE, process, ticks);
+        one(tag::GONE, process, &[ticks]);
     }
     for (process, ticks) in holders.over() {
-        one(tag::OVER, process, ticks);
+        one(tag::OVER, process, &[ticks]);
     }
 }
 
@@ -213,9 +213,12 @@ impl HoldersReader {
     ) -> Result<(), SnapshotFault> {
         let silence = &engine.holders.silence;
         let mut ticks = silence.ticks();
-        let known = |(process, ticks): (&AgentProcess, u64)| (process.clone(), ticks);
-        let mut present: Vec<(AgentProcess, u64)> = silence.present().map(known).collect();
-        let mut gone: Vec<(AgentProcess, u64)> = silence.gone().map(known).collect();
+        let mut present: Vec<_> = { silence.present() }
+            .map(|(process, heard)| (process.clone(), heard))
+            .collect();
+        let mut gone: Vec<_> = { silence.gone() }
+            .map(|(process, ticks)| (process.clone(), ticks))
+            .collect();
         while cursor.at < cursor.bytes.len() {
             let tag = cursor.byte("kind of holder")?;
             if tag == tag::TICKS {
@@ -232,7 +235,10 @@ impl HoldersReader {
             };
             let since = cursor.number("ticks of an agent")?;
             match tag {
-                tag::HEARTBEATS => present.push((process, since)),
+                tag::HEARTBEATS => {
+                    let grace = cursor.number("grace of an agent")?;
+                    present.push((process, LastHeartbeat { at: since, grace }));
+                }
                 tag::GONE => gone.push((process, since)),
                 tag::OVER => engine.holders.put_over(process, since),
                 _ => return Err(cursor.broken("kind of holder")),
