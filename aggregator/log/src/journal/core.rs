@@ -345,7 +345,7 @@ impl Core {
             .append(records, now.as_millis(), terms, &mut self.buffer);
         match appended {
             Ok(appended) => {
-                // If the clock was set back, append times stand still, and the log's time with them.
+                // Append times never decrease, whatever instants the caller passes.
                 let taken = (appended.append_ms == now.as_millis()).then_some(now);
                 let mut answers = Vec::with_capacity(staged.len());
                 let mut records = Vec::with_capacity(staged.len());

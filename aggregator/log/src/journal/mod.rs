@@ -17,8 +17,8 @@
 //! the owner must state; see [`OpenReport::unbegun`].
 //!
 //! What stays true: offsets count the records of a partition from 0; append times are whole milliseconds
-//! of the clock that the owner passed in, and never decrease in a partition; acknowledged records are
-//! there after any end of the process; damage, a lost end too, is reported, never skipped. Knows nothing of what records
+//! of the clock that the owner passed in, and never decrease in a partition (for a clock that is set back see
+//! [`LogClock`]); acknowledged records are there after any end of the process; damage, a lost end too, is reported, never skipped. Knows nothing of what records
 //! mean.
 
 pub mod core;
@@ -43,7 +43,7 @@ use std::sync::Arc;
 
 use tollgate_shared::time::Span;
 
-use super::clock::{WallClock, system_clock};
+use super::clock::{LogClock, MonotonicClock, WallClock, monotonic_clock, system_clock};
 use super::{Append, Log, LogSender, Stream, Ticket};
 
 pub use self::error::{Corruption, OpenError, ReadError};
@@ -114,6 +114,8 @@ pub struct JournalContext {
     pub disk: Arc<dyn disk::Disk>,
     /// The clock that append times come from.
     pub clock: WallClock,
+    /// The clock by which append times go on while that one is behind the newest of them.
+    pub monotonic: MonotonicClock,
     /// The id of the machine's current boot; `None` if it is not known.
     pub boot: Option<String>,
 }
@@ -124,6 +126,7 @@ impl JournalContext {
         Self {
             disk: Arc::new(disk::OsDisk),
             clock: system_clock(),
+            monotonic: monotonic_clock(),
             boot: boot_of_this_machine(),
         }
     }
@@ -159,7 +162,9 @@ impl Journal {
         let queue_bytes_max = config.queue_bytes_max;
         let now = (context.clock)();
         let (core, report) = core::Core::open(config, context.disk, context.boot.as_deref(), now)?;
-        let queue = thread::start(core, context.clock, events, queue_bytes_max)
+        let newest = now.saturating_add(report.clock_behind);
+        let clock = LogClock::new(context.clock, context.monotonic, newest);
+        let queue = thread::start(core, clock, events, queue_bytes_max)
             .map_err(OpenError::io("journal thread"))?;
         Ok((Self { partitions, queue }, report))
     }

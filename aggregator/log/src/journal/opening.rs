@@ -78,7 +78,7 @@ pub struct OpenReport {
     pub torn: Vec<Torn>,
     /// The offset that the next record will have, for each partition.
     pub ends: Vec<(Stream, u32, u64)>,
-    /// By how much the clock is behind the newest append time. Append times stand still for that long.
+    /// By how much the clock is behind the newest append time, from which log time goes on.
     pub clock_behind: Span,
 }
 

@@ -15,7 +15,7 @@ use super::super::{Append, AppendError, LogEvent, LogSender, Stream};
 use super::TURN_BYTES;
 use super::core::{Core, JournalCommand};
 use super::frame::RECORD_HEADER_BYTES;
-use crate::clock::WallClock;
+use crate::clock::LogClock;
 
 /// How often a journal without commands tidies its segments. Retention is counted in hours.
 const IDLE_TURN: Duration = Duration::from_secs(1);
@@ -79,7 +79,7 @@ impl Queue {
 /// Starts the thread.
 pub(super) fn start(
     core: Core,
-    clock: WallClock,
+    clock: LogClock,
     events: LogSender,
     bytes_max: usize,
 ) -> io::Result<Queue> {
@@ -113,7 +113,7 @@ struct Worker {
     waiting: VecDeque<JournalCommand>,
     is_closing: bool,
     bytes: Arc<AtomicUsize>,
-    clock: WallClock,
+    clock: LogClock,
     outbox: Outbox,
 }
 
@@ -164,7 +164,7 @@ impl Worker {
             self.gather(&mut turn, more);
             // Before the turn answers: an owner that waits for an answer then finds room.
             self.bytes.fetch_sub(turn.bytes, Ordering::Relaxed);
-            let now = (self.clock)();
+            let now = self.clock.now();
             let outbox = &mut self.outbox;
             more = core.turn(turn.commands.drain(..), now, &mut |event| {
                 outbox.push(event);

@@ -92,12 +92,6 @@ fn log_report(report: &OpenReport) {
             "a torn last record was cut off"
         );
     }
-    if Span::ZERO < report.clock_behind {
-        tracing::warn!(
-            behind_ms = report.clock_behind.as_millis(),
-            "the clock is behind the journal's newest record; the log's time stands still until the clock reaches it"
-        );
-    }
 }
 
 #[cfg(feature = "kafka")]

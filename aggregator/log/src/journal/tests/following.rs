@@ -51,6 +51,33 @@ fn append_times_never_decrease_when_the_clock_does() {
 }
 
 #[test]
+fn append_times_go_on_after_the_clock_was_set_back() {
+    let kit = Kit::new();
+    let at = |now_ms, passed_ms| {
+        kit.at(now_ms);
+        kit.passed_ms.store(passed_ms, Ordering::SeqCst);
+    };
+    let append = |open: &mut Open| {
+        let offset = open.append(Stream::Hits, 0, b"x").expect("appended");
+        open.read_all(Stream::Hits, 0, offset)[0]
+            .appended
+            .as_millis()
+    };
+    at(50_000, 0);
+    let mut open = kit.open();
+    assert_eq!(append(&mut open), 50_000);
+    at(20_000, 1_000);
+    assert_eq!(append(&mut open), 50_990);
+    open.close();
+    // Restarted, with the clock still behind.
+    let mut open = kit.open();
+    assert_eq!(append(&mut open), 50_990);
+    at(30_000, 11_000);
+    assert_eq!(append(&mut open), 60_890);
+    open.close();
+}
+
+#[test]
 fn a_follower_reads_all_segments_and_catches_up_once() {
     let mut kit = Kit::new();
     kit.config.segment_bytes = 200;

@@ -30,6 +30,8 @@ const DEADLINE: Duration = Duration::from_secs(30);
 struct Kit {
     dir: tempfile::TempDir,
     now_ms: Arc<AtomicU64>,
+    /// Monotonic time.
+    passed_ms: Arc<AtomicU64>,
     boot: Option<String>,
     disk: Arc<dyn Disk>,
     config: JournalConfig,
@@ -44,6 +46,7 @@ impl Kit {
         Self {
             dir,
             now_ms: Arc::new(AtomicU64::new(1_000)),
+            passed_ms: Arc::default(),
             boot: Some("first-boot".to_owned()),
             disk: Arc::new(OsDisk),
             config,
@@ -61,10 +64,11 @@ impl Kit {
 
     fn try_open(&self) -> Result<(Open, OpenReport), OpenError> {
         let (events, inbox) = channel(self.events_max);
-        let now_ms = Arc::clone(&self.now_ms);
+        let (now_ms, passed_ms) = (Arc::clone(&self.now_ms), Arc::clone(&self.passed_ms));
         let context = JournalContext {
             disk: Arc::clone(&self.disk),
             clock: Arc::new(move || Timestamp::from_millis(now_ms.load(Ordering::SeqCst))),
+            monotonic: Arc::new(move || Span::from_millis(passed_ms.load(Ordering::SeqCst))),
             boot: self.boot.clone(),
         };
         let (log, report) = Journal::open(self.config.clone(), context, events)?;
