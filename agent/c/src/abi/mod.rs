@@ -316,7 +316,8 @@ unsafe fn answered(
     code
 }
 
-/// The same with a place for a handle, which becomes 0 if the call returns no handle.
+/// The same with a place for a handle, which becomes 0 if the call returns no handle, for whatever reason: a handle of
+/// an earlier call that stayed there would be freed in place of this one's.
 ///
 /// # Safety
 ///
@@ -329,10 +330,13 @@ unsafe fn answered_with(
     domain_len: usize,
     call: impl FnOnce(&str) -> Result<(CallOutcome, u64), CallFault>,
 ) -> i32 {
+    // SAFETY: the caller's promise; the place is used until the end of this statement.
+    if let Ok(place) = unsafe { memory::place(what, place) } {
+        place.write(0);
+    }
     let call = |domain: &str| {
         // SAFETY: the caller's promise; the place is used until the end of this closure, and is not the answer's.
         let place = unsafe { memory::place(what, place) }?;
-        place.write(0);
         let (outcome, handle) = call(domain)?;
         place.write(handle);
         Ok(outcome)

@@ -171,6 +171,42 @@ fn estimates_are_settled_once_and_holds_released_once() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "opens sockets")]
+fn whatever_fails_no_earlier_handle_stays_in_its_place() {
+    const EARLIER: u64 = 7;
+    let agent = open();
+    let (rate, mut copies) = (rate(agent), 0);
+    // SAFETY: a text with a NUL, and a place for a handle.
+    let code = unsafe { tg_copies(agent, c"jobs".as_ptr(), &mut copies) };
+    assert_eq!(code, ALLOWED);
+    for (what, domain, len, code) in [
+        ("not UTF-8", c"\xff".as_ptr(), 1, NOT_UTF8),
+        ("null", null(), 3, INVALID),
+        ("too long", c"acme".as_ptr(), usize::MAX, INVALID),
+    ] {
+        let (mut hold, mut estimate) = (EARLIER, EARLIER);
+        // SAFETY: null, a text, or a length that is refused before a byte is read; and a place for a handle.
+        let reserved = unsafe { tg_reserve(copies, domain, len, 1, &mut hold, null_mut()) };
+        assert_eq!((reserved, hold), (code, 0), "{what}");
+        // SAFETY: the same.
+        let hit = unsafe { tg_hit_estimated(rate, domain, len, 1, &mut estimate, null_mut()) };
+        assert_eq!((hit, estimate), (code, 0), "{what}");
+    }
+    let mut hold = EARLIER;
+    // SAFETY: a text of four bytes, and a place for a handle.
+    let code = unsafe { tg_reserve(rate, c"acme".as_ptr(), 4, 1, &mut hold, null_mut()) };
+    assert_eq!((code, hold), (NOT_OPEN, 0), "a rate's");
+    for open in [tg_rate, tg_copies] {
+        let mut resource = EARLIER;
+        // SAFETY: null, and a place for a handle.
+        let code = unsafe { open(agent, null(), &mut resource) };
+        assert_eq!((code, resource), (INVALID, 0));
+    }
+    assert_eq!((tg_free(rate), tg_free(copies)), (ALLOWED, ALLOWED));
+    tg_close(agent, 0);
+}
+
+#[test]
 fn bad_settings_are_named() {
     let mut agent = 7;
     // SAFETY: a text with a NUL, and a place for a handle.
