@@ -1,17 +1,21 @@
 /* Tollgate: rate and concurrency limits of a whole fleet, decided in this process.
  *
  * An agent decides by a list of denials in memory, and sends the calls that it let through to the aggregators
- * (`tollgate serve`) in the background. Only tg_open, tg_ready and tg_close wait.
+ * (`tollgate serve`) in the background. Only tg_open, tg_ready and tg_close wait. A process that ends without tg_close
+ * loses the calls of its last moments: limits then count too few.
  *
  *     tg_handle agent, search;
  *     if (tg_open("aggregators=127.0.0.1:7401", &agent) != TG_OK) { ... tg_last_error ... }
  *     tg_rate(agent, "api.search", &search);
+ *     tg_ready(agent, 500);        optional, after the handles were taken: with their limits from the first call on
  *
  *     tg_answer answer;
  *     if (tg_hit(search, tenant, strlen(tenant), &answer) == TG_DENIED)
  *         respond(answer.status, answer.headers, answer.body);
  *     else
  *         serve();
+ *
+ *     tg_close(agent, 2000);       before the process ends
  *
  * Codes. Only TG_DENIED means that a call is refused. A negative code is a mistake in the settings or in the calling
  * program; the library has not decided on the call, so let it through. tg_last_error has the text.
@@ -46,7 +50,7 @@ extern "C" {
 #define TG_OK 0      /* carried out; for a decision: let through */
 #define TG_ALLOWED 0 /* the same */
 #define TG_DENIED 1  /* refused */
-#define TG_NOT_YET 2 /* tg_ready: not within the given time */
+#define TG_NOT_YET 2 /* tg_ready, tg_close: not within the given time */
 
 #define TG_E_INVALID (-1)  /* a null pointer, 0 copies, a call that does not fit the resource */
 #define TG_E_UTF8 (-2)     /* a text that is not UTF-8 */
@@ -115,6 +119,14 @@ size_t tg_last_error(char *buffer, size_t capacity);
  *   epoch_file           the file by which this agent's successor gives its copies back
  *   kill_switch          on: denials are ignored
  *   flush_relaxed_ms     how long calls far from limits wait to be sent; default 25
+ *   tls_ca_file          the CAs that may have issued the aggregators' certificate, or `system`; aggregators on other
+ *                        machines need it
+ *   tls_server_name      the name in that certificate, at every address; default: the host of the first aggregator
+ *   tls_cert_file        the agent's own certificate, for aggregators that accept it in place of a token
+ *   tls_key_file         its key
+ *   token_file           the agent's token; no other user may read it
+ *   insecure             trusted-network: other machines are reached without TLS
+ *   log                  stderr: the agent's warnings are printed; default off; TOLLGATE_AGENT_LOG of the environment
  *   kafka                host:port; if the library was built with Kafka
  *   kafka_topic_prefix   default tollgate
  *   kafka_properties_file   NAME=VALUE of librdkafka, one a line
@@ -127,16 +139,36 @@ size_t tg_last_error(char *buffer, size_t capacity);
  */
 int32_t tg_open(const char *settings, tg_handle *agent);
 
-/* Waits until the agent has received everything in force, so that it does not start blind: TG_OK or TG_NOT_YET. */
+/* Waits until the agent has received everything in force, so that it does not start blind: TG_OK or TG_NOT_YET. Take
+ * the handles of all resources before: an agent learns a resource's limits once its handle was taken. Before it knows
+ * them it lets calls through, also those that can never be granted (TG_NEVER), and tg_reserve on a resource with
+ * `reserve = "strict"`. */
 int32_t tg_ready(tg_handle agent, uint32_t timeout_ms);
 
 /* In the child of a fork, all counts of a parent's agent are 0 except calls_forked and handles_live. */
 int32_t tg_stats(tg_handle agent, tg_counts *counts);
 
-/* Sends what is recorded, for at most this long, and ends the agent. */
+/* One of the agent's counters. If an agent applies no limits, these tell why:
+ *
+ *   connections_refused  failed because of TLS or tokens: an aggregator with TLS and no tls_ca_file here, an invalid
+ *                        certificate, a token that is not accepted, another machine without TLS
+ *   connections_ended    closed by the agent because of what it received: not an aggregator, or of another version
+ *   names_not_resolved   not tried, because the host's name has no address
+ *   links_lost           lost, or ended by the aggregator
+ *   welcomes             accepted by an aggregator; 0: none was ever reached
+ *   feeds_opened         of feeds; 0 although there are welcomes: the feed's address cannot be reached
+ *
+ * tg_open succeeds in all these cases, since a service has to start without aggregators: watch connections_refused and
+ * tg_counts.blind_for_ms, and set `log=stderr` for the reasons. */
+int32_t tg_count(tg_handle agent, const char *name, uint64_t *count);
+
+/* Sends what is recorded, for at most this long, and ends the agent. Call it before the process ends: calls that were
+ * not yet sent are lost with the process, be it by exit or by a return from main. Returns TG_NOT_YET if calls went
+ * unsent, for instance because no aggregator is reached; hits_accepted less hits_acknowledged of tg_stats, called just
+ * before, is how many were still to be sent. */
 int32_t tg_close(tg_handle agent, uint32_t timeout_ms);
 
-/* A resource that is limited by rate, or by copies. Take one at the start and keep it. */
+/* A resource that is limited by rate, or by copies. Take one at the start, before tg_ready, and keep it. */
 int32_t tg_rate(tg_handle agent, const char *resource, tg_handle *rate);
 int32_t tg_copies(tg_handle agent, const char *resource, tg_handle *copies);
 
@@ -149,7 +181,8 @@ int32_t tg_hit_n(tg_handle rate, const char *domain, size_t domain_len, uint32_t
 /* What tg_hit would return; counts nothing. */
 int32_t tg_peek(tg_handle rate, const char *domain, size_t domain_len, tg_answer *answer);
 
-/* Counts copies that were already used, whatever the limits are. */
+/* Counts copies that were already used, whatever the limits are; 0 copies count nothing. It does not look at limits:
+ * for a resource that is limited by copies it returns TG_OK, and the record is dropped. */
 int32_t tg_record(tg_handle rate, const char *domain, size_t domain_len, uint32_t copies);
 
 /* A call whose cost is known only afterwards: `copies` are counted now, and corrected by tg_settle, which frees the
@@ -160,7 +193,7 @@ int32_t tg_settle(tg_handle estimate, uint32_t copies);
 
 /* Takes copies for as long as they are in use; tg_release gives them back, and frees the handle. After a refusal, or a
  * fault, *hold is 0. For a resource whose copies are granted before use (`reserve = "strict"`) this returns
- * TG_E_INVALID: no call here waits for a grant. */
+ * TG_E_INVALID once its limits are known (see tg_ready): no call here waits for a grant. */
 int32_t tg_reserve(tg_handle copies, const char *domain, size_t domain_len, uint32_t wanted, tg_handle *hold,
                    tg_answer *answer);
 int32_t tg_release(tg_handle hold);

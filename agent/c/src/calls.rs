@@ -10,19 +10,23 @@ use tollgate_agent::{AgentBuilder, Cause, Copies, Rate, Refused};
 
 use crate::answers::{CallOutcome, TgCounts};
 use crate::faults::CallFault;
-use crate::forks;
 use crate::handles::{HandleTable, Handled};
-use crate::settings::builder_of;
+use crate::settings::ParsedSettings;
 use crate::targets::{HandleTarget, TargetKind};
+use crate::{counters, forks, lines};
 
 static HANDLES: HandleTable<HandleTarget> = HandleTable::new();
 
 /// Opens an agent; without settings, with those of the environment.
 pub(crate) fn open(settings: Option<&str>) -> Result<u64, CallFault> {
-    let builder = match settings {
-        Some(settings) => builder_of(settings)?,
-        None => AgentBuilder::from_env()?,
+    let settings = match settings {
+        Some(settings) => ParsedSettings::of_text(settings)?,
+        None => ParsedSettings::of_environment(AgentBuilder::from_env()?)?,
     };
+    if settings.logs {
+        lines::print_to_stderr();
+    }
+    let builder = settings.builder;
     // On a thread of its own: after a fork, the forking thread's random numbers continue in the child as in the
     // parent, so an agent made there would draw the same secret as its siblings.
     let thread = std::thread::Builder::new().spawn(move || builder.build());
@@ -52,7 +56,7 @@ fn ask<R>(
 ) -> Result<Asked<R>, CallFault> {
     let asked = HANDLES.with(handle, |target| match target.here() {
         Some(kind) => ask(kind).map(Asked::Here),
-        None => Some(Asked::Forked),
+        None => target.is(expected).then_some(Asked::Forked),
     });
     asked
         .flatten()
@@ -187,9 +191,7 @@ pub(crate) fn settle(estimate: u64, copies: u32) -> Result<(), CallFault> {
     if estimate == 0 {
         return Ok(());
     }
-    let target = take(estimate, TargetKind::ESTIMATE, |kind| {
-        matches!(kind, TargetKind::Estimate(_))
-    })?;
+    let target = take(estimate, TargetKind::ESTIMATE)?;
     if let Some(TargetKind::Estimate(cell)) = target.value().here() {
         let estimate = cell.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(estimate) = estimate {
@@ -200,12 +202,8 @@ pub(crate) fn settle(estimate: u64, copies: u32) -> Result<(), CallFault> {
 }
 
 /// Takes a handle of the expected kind back. [`CallFault::Forked`] if it belonged to the parent; it is freed here.
-fn take(
-    handle: u64,
-    expected: &'static str,
-    is_expected: impl FnOnce(&TargetKind) -> bool,
-) -> Result<Arc<Handled<HandleTarget>>, CallFault> {
-    let asked = ask(handle, expected, |kind| is_expected(kind).then_some(()))?;
+fn take(handle: u64, expected: &'static str) -> Result<Arc<Handled<HandleTarget>>, CallFault> {
+    let asked = ask(handle, expected, |kind| kind.is(expected).then_some(()))?;
     // Another call may have been faster: a handle is freed once.
     let target = HANDLES.remove(handle);
     let target = target.ok_or(CallFault::Handle { handle, expected })?;
@@ -254,8 +252,7 @@ pub(crate) fn release(hold: u64) -> Result<(), CallFault> {
     if hold == 0 {
         return Ok(());
     }
-    let is_hold = |kind: &TargetKind| matches!(kind, TargetKind::Hold(_));
-    let target = take(hold, TargetKind::HOLD, is_hold)?;
+    let target = take(hold, TargetKind::HOLD)?;
     if let Some(TargetKind::Hold(cell)) = target.value().here() {
         drop(cell.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -264,12 +261,10 @@ pub(crate) fn release(hold: u64) -> Result<(), CallFault> {
 
 /// Frees any handle except an agent's.
 pub(crate) fn free(handle: u64) -> Result<(), CallFault> {
-    const EXPECTED: &str = "a rate, copies, a hold or an estimate";
     if handle == 0 {
         return Ok(());
     }
-    let is_expected = |kind: &TargetKind| !matches!(kind, TargetKind::Agent(_));
-    match take(handle, EXPECTED, is_expected) {
+    match take(handle, TargetKind::FREED) {
         Ok(_) | Err(CallFault::Forked) => Ok(()),
         Err(fault) => Err(fault),
     }
@@ -314,14 +309,30 @@ pub(crate) fn counts(agent: u64) -> Result<TgCounts, CallFault> {
     })
 }
 
-/// Sends what was recorded, within the given time, and ends the agent and its handle.
-pub(crate) fn close(handle: u64, timeout: Duration) -> Result<(), CallFault> {
+/// One of an agent's counters, by its name.
+pub(crate) fn count(agent: u64, name: &str) -> Result<u64, CallFault> {
+    let of = counters::named(name).ok_or_else(|| {
+        let name = name.to_owned();
+        CallFault::Counter { name }
+    })?;
+    match agent_of(agent)? {
+        Asked::Here(agent) => Ok(of(&agent.stats())),
+        Asked::Forked => Ok(0),
+    }
+}
+
+/// Sends what was recorded, within the given time, and ends the agent and its handle. Returns whether all calls that
+/// were let through have been sent.
+pub(crate) fn close(handle: u64, timeout: Duration) -> Result<bool, CallFault> {
     let agent = agent_of(handle)?;
-    let is_agent = |kind: &TargetKind| matches!(kind, TargetKind::Agent(_));
-    match (take(handle, TargetKind::AGENT, is_agent), agent) {
-        (Ok(_), Asked::Here(agent)) => block_on(agent.shutdown(timeout)).map(|_| ()),
+    match (take(handle, TargetKind::AGENT), agent) {
+        (Ok(_), Asked::Here(agent)) => {
+            let dropped = agent.stats().hits_dropped();
+            let flushed = block_on(agent.shutdown(timeout))?;
+            Ok(flushed.dropped <= dropped)
+        }
         // The agent continues in the parent.
-        (Ok(_) | Err(CallFault::Forked), _) => Ok(()),
+        (Ok(_) | Err(CallFault::Forked), _) => Ok(true),
         (Err(fault), _) => Err(fault),
     }
 }

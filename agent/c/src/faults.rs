@@ -6,6 +6,7 @@ use std::cell::RefCell;
 
 use tollgate_agent::{BuildError, Misuse, SettleError};
 
+use crate::counters;
 use crate::settings::SettingsFault;
 
 /// Why a call was not carried out.
@@ -26,6 +27,8 @@ pub(crate) enum CallFault {
     /// The handle was freed, never existed, or is of another kind.
     #[error("handle {handle:#x}: expected {expected} that is open")]
     Handle { handle: u64, expected: &'static str },
+    #[error("{name:?}: no counter of this name, expected one of {}", counters::NAMES.join(", "))]
+    Counter { name: String },
     #[error(transparent)]
     Settings(#[from] SettingsFault),
     #[error(transparent)]
@@ -50,7 +53,8 @@ impl CallFault {
     /// The code of `tollgate.h`.
     pub(crate) const fn code(&self) -> i32 {
         match self {
-            Self::Pointer { .. } | Self::TooLong { .. } | Self::NotRate | Self::Misuse(_) => -1,
+            Self::Pointer { .. } | Self::TooLong { .. } | Self::Counter { .. } => -1,
+            Self::NotRate | Self::Misuse(_) => -1,
             Self::NotUtf8 { .. } => -2,
             Self::Handle { .. } => -3,
             Self::Settings(_) | Self::Build(_) | Self::NoThread(_) => -4,

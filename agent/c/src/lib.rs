@@ -7,6 +7,8 @@
 //!     ├ handles   numbers in place of pointers, so that an invalid one is an error
 //!     ├ answers   the answer to a call
 //!     ├ settings  an agent's settings as text
+//!     ├ counters  an agent's counters by name
+//!     ├ lines     the agent's log lines on standard error
 //!     └ faults    negative codes, and the text of the last one
 //! ```
 //!
@@ -26,8 +28,10 @@
 pub mod abi;
 mod answers;
 mod calls;
+mod counters;
 mod faults;
 mod forks;
 mod handles;
+mod lines;
 mod settings;
 mod targets;

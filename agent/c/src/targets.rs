@@ -27,6 +27,20 @@ impl TargetKind {
     pub(crate) const COPIES: &'static str = "copies";
     pub(crate) const HOLD: &'static str = "a hold";
     pub(crate) const ESTIMATE: &'static str = "an estimate";
+    /// Every kind that `tg_free` takes.
+    pub(crate) const FREED: &'static str = "a rate, copies, a hold or an estimate";
+
+    /// Whether this is what a fault calls `expected`.
+    pub(crate) fn is(&self, expected: &'static str) -> bool {
+        let name = match self {
+            Self::Agent(_) => return expected == Self::AGENT,
+            Self::Rate(_) => Self::RATE,
+            Self::Copies(_) => Self::COPIES,
+            Self::Hold(_) => Self::HOLD,
+            Self::Estimate(_) => Self::ESTIMATE,
+        };
+        [name, Self::FREED].contains(&expected)
+    }
 }
 
 /// The target of a handle.
@@ -42,6 +56,11 @@ impl HandleTarget {
             forks: forks(),
             kind: Some(kind),
         }
+    }
+
+    /// Whether it is of this kind, whoever opened it: only the kind is looked at.
+    pub(crate) fn is(&self, expected: &'static str) -> bool {
+        self.kind.as_ref().is_some_and(|kind| kind.is(expected))
     }
 
     /// `None` if the handle belongs to the parent.

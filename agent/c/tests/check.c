@@ -1,4 +1,5 @@
-/* check ADDRESS: what tollgate.h promises, against the aggregator at ADDRESS. Reports broken promises and exits with 1.
+/* check ADDRESS [SETTINGS]: what tollgate.h promises, against the aggregator at ADDRESS, which needs these further
+ * settings. Reports broken promises and exits with 1.
  *
  * The aggregator limits api.search to a few calls a minute, llm.tokens to 100 a minute, and jobs to 2 copies.
  */
@@ -31,7 +32,7 @@ _Static_assert(sizeof(tg_counts) == 72, "as in src/answers.rs");
 
 enum { CALLS_MAX = 4000 };
 
-static const char *address;
+static const char *address, *further = "";
 
 static void pause_ms(long ms) {
     struct timespec span = {ms / 1000, ms % 1000 * 1000000};
@@ -39,9 +40,9 @@ static void pause_ms(long ms) {
 }
 
 static tg_handle opened(const char *name) {
-    char settings[256];
+    char settings[1024];
     tg_handle agent;
-    snprintf(settings, sizeof settings, "aggregators=%s\nname=%s", address, name);
+    snprintf(settings, sizeof settings, "aggregators=%s\nname=%s\n%s", address, name, further);
     EXPECT(tg_open(settings, &agent) == TG_OK);
     EXPECT(tg_ready(agent, 20000) == TG_OK);
     return agent;
@@ -102,7 +103,7 @@ static void more_than_can_be_granted_is_refused_for_good(tg_handle agent) {
     EXPECT(tg_hit_estimated(tokens, "acme", 4, 60, &estimate, &answer) == TG_ALLOWED && estimate != 0);
     EXPECT(tg_settle(estimate, 10) == TG_OK);
     EXPECT(tg_settle(estimate, 10) == TG_E_HANDLE);
-    EXPECT(tg_record(tokens, "acme", 4, 5) == TG_OK);
+    EXPECT(tg_record(tokens, "acme", 4, 5) == TG_OK && tg_record(tokens, "acme", 4, 0) == TG_OK);
     EXPECT(tg_free(tokens) == TG_OK);
 }
 
@@ -141,7 +142,9 @@ static void a_child_lets_through_and_opens_its_own(tg_handle agent) {
         EXPECT(tg_hit(search, "acme", 4, &answer) == TG_ALLOWED && answer.flags == TG_FORKED);
         EXPECT(tg_reserve(jobs, "acme", 4, 1, &none, &answer) == TG_ALLOWED && none == 0);
         EXPECT(tg_rate(agent, "api.search", &none) == TG_E_FORKED && none == 0);
+        EXPECT(tg_settle(hold, 1) == TG_E_HANDLE && tg_hit(hold, "acme", 4, NULL) == TG_E_HANDLE);
         EXPECT(tg_release(hold) == TG_E_FORKED && tg_ready(agent, 0) == TG_E_FORKED);
+        EXPECT(tg_release(hold) == TG_E_HANDLE);
         EXPECT(tg_stats(agent, &counts) == TG_OK && counts.calls_forked == 2 && counts.hits_accepted == 0);
         tg_handle own = opened("child");
         tg_handle own_search = rate_of(own, "api.search");
@@ -181,8 +184,11 @@ static void threads_call_at_once(tg_handle agent) {
 }
 
 int main(int count, char **arguments) {
-    EXPECT(count == 2);
+    EXPECT(count == 2 || count == 3);
     address = arguments[1];
+    if (count == 3) {
+        further = arguments[2];
+    }
     EXPECT(tg_abi() == TG_ABI && strlen(tg_version()) != 0);
     tg_handle agent = opened("check");
     EXPECT(tg_rate(agent, NULL, &agent) == TG_E_INVALID && agent == 0);
@@ -194,6 +200,8 @@ int main(int count, char **arguments) {
     threads_call_at_once(agent);
     tg_counts counts;
     EXPECT(tg_stats(agent, &counts) == TG_OK && counts.blind_for_ms == 0 && 1 <= counts.denials_live);
+    uint64_t welcomes;
+    EXPECT(tg_count(agent, "welcomes", &welcomes) == TG_OK && 1 <= welcomes);
     EXPECT(tg_close(agent, 5000) == TG_OK && tg_stats(agent, &counts) == TG_E_HANDLE);
     puts("all as promised");
     return 0;

@@ -53,7 +53,7 @@ fn the_header_declares_what_the_library_defines() {
     let declared = functions(&code(), &["int32_t ", "uint32_t ", "size_t ", "char *"]);
     let defined = functions(EXPORTED, &["extern \"C\" fn "]);
     assert_eq!(declared, defined);
-    assert_eq!(declared.len(), 18, "{declared:?}");
+    assert_eq!(declared.len(), 19, "{declared:?}");
 }
 
 /// The shared library, built beside this test.
@@ -92,8 +92,9 @@ fn the_codes_and_flags_are_those_of_the_library() {
     for (name, variants) in [
         (
             "TG_E_INVALID",
-            "Self::Pointer { .. } | Self::TooLong { .. } | Self::NotRate | Self::Misuse(_)",
+            "Self::Pointer { .. } | Self::TooLong { .. } | Self::Counter { .. }",
         ),
+        ("TG_E_INVALID", "Self::NotRate | Self::Misuse(_)"),
         ("TG_E_UTF8", "Self::NotUtf8 { .. }"),
         ("TG_E_HANDLE", "Self::Handle { .. }"),
         (
@@ -127,4 +128,21 @@ fn pkg_config_names_the_version() {
     for text in [include_str!("../build.rs"), include_str!("../install")] {
         assert!(text.contains(&link), "{link}");
     }
+}
+
+#[test]
+fn install_writes_any_prefix_into_the_pkg_config_file() {
+    let dir = std::env::temp_dir().join(format!("tollgate-install-{}", std::process::id()));
+    let (built, prefix) = (dir.join("built"), dir.join(r"a&b|c\d"));
+    std::fs::create_dir_all(&built).unwrap();
+    for library in ["libtollgate_c.so", "libtollgate_c.a"] {
+        std::fs::write(built.join(library), "").unwrap();
+    }
+    let mut install = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/install"));
+    let status = install.arg(&prefix).arg(&built).status();
+    assert!(status.expect("bash").success());
+    let written = std::fs::read_to_string(prefix.join("lib/pkgconfig/tollgate.pc")).unwrap();
+    let _ = std::fs::remove_dir_all(&dir);
+    let first = format!("prefix={}", prefix.display());
+    assert_eq!(written.lines().next(), Some(&*first));
 }

@@ -108,10 +108,31 @@ pub unsafe extern "C" fn tg_stats(agent: u64, counts: *mut TgCounts) -> i32 {
     })
 }
 
+/// One of an agent's counters, by its name.
+///
+/// # Safety
+///
+/// `name` is null or ends with a NUL; `count` is null or a place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tg_count(agent: u64, name: *const c_char, count: *mut u64) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promise, above; the place is used until the end of this call.
+        let place = unsafe { memory::place("count", count) }?;
+        place.write(0);
+        // SAFETY: the caller's promise, above; it is read during this call alone.
+        let name = unsafe { memory::c_text("name", name) }?;
+        place.write(calls::count(agent, name)?);
+        Ok(ALLOWED)
+    })
+}
+
 /// Sends what was recorded, and ends the agent.
 #[unsafe(no_mangle)]
 pub extern "C" fn tg_close(agent: u64, timeout_ms: u32) -> i32 {
-    guarded(|| calls::close(agent, milliseconds(timeout_ms)).map(|()| ALLOWED))
+    guarded(|| match calls::close(agent, milliseconds(timeout_ms))? {
+        true => Ok(ALLOWED),
+        false => Ok(NOT_YET),
+    })
 }
 
 /// A resource that is limited by rate.

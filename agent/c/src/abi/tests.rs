@@ -116,7 +116,7 @@ fn freed_and_foreign_handles_are_errors() {
     );
     assert_eq!(hit(0, b"acme", null_mut()), NOT_OPEN);
     assert_eq!((tg_free(0), tg_release(0), tg_settle(0, 1)), (0, 0, 0));
-    assert_eq!(tg_close(agent, 0), ALLOWED);
+    assert_eq!(tg_close(agent, 0), NOT_YET, "a call went unsent");
     assert_eq!(tg_close(agent, 0), NOT_OPEN);
     assert_eq!(tg_ready(agent, 0), NOT_OPEN);
 }
@@ -137,7 +137,16 @@ fn a_blind_agent_lets_calls_through_and_reports_it() {
     assert_eq!(unsafe { tg_stats(agent, &mut counts) }, ALLOWED);
     assert_eq!(counts.hits_accepted, 1);
     assert!(1 <= counts.blind_for_ms);
-    tg_close(agent, 0);
+    let mut welcomes = 7;
+    // SAFETY: a text with a NUL, and a place for a number.
+    let code = unsafe { tg_count(agent, c"welcomes".as_ptr(), &mut welcomes) };
+    assert_eq!((code, welcomes), (ALLOWED, 0));
+    welcomes = 7;
+    // SAFETY: the same.
+    let code = unsafe { tg_count(agent, c"welcome".as_ptr(), &mut welcomes) };
+    assert_eq!((code, welcomes), (INVALID, 0));
+    assert!(last_error().starts_with("\"welcome\": no counter of this name"));
+    assert_eq!(tg_close(agent, 0), NOT_YET, "a call went unsent");
     assert_eq!(hit(rate, b"acme", null_mut()), ALLOWED, "after the end");
     assert_eq!(tg_free(rate), ALLOWED);
 }
