@@ -94,7 +94,10 @@ type Agent struct {
 // Open opens an agent with the settings that tollgate.h lists, with ";" between them. It fails on invalid settings,
 // never because of the network.
 func Open(settings string) (*Agent, error) {
-	text := C.CString(settings)
+	text, err := textOf(settings)
+	if err != nil {
+		return nil, err
+	}
 	defer C.free(unsafe.Pointer(text))
 	return open(text)
 }
@@ -115,6 +118,14 @@ func open(settings *C.char) (*Agent, error) {
 	return &Agent{agent}, nil
 }
 
+// textOf is a text for C, which ends at its first NUL: another one in it would cut it.
+func textOf(text string) (*C.char, error) {
+	if strings.IndexByte(text, 0) != -1 {
+		return nil, fmt.Errorf("tollgate: a NUL in %q: expected none", text)
+	}
+	return C.CString(text), nil
+}
+
 // checked turns a negative code into an error. The text belongs to the calling thread, so both calls run on one thread.
 func checked(call func() C.int32_t) error {
 	runtime.LockOSThread()
@@ -127,14 +138,43 @@ func checked(call func() C.int32_t) error {
 	return errors.New("tollgate: " + C.GoString(&text[0]))
 }
 
-// Ready waits until the agent has received everything in force, at most this long. It returns whether it has.
+// Ready waits until the agent has received everything in force, at most this long. It returns whether it has. Take the
+// rates and copies before: an agent learns a resource's limits once its handle was taken, and lets calls through
+// before.
 func (a *Agent) Ready(timeout time.Duration) bool {
 	return C.tg_ready(a.handle, milliseconds(timeout)) == C.TG_OK
 }
 
-// Close sends what was recorded, for at most this long, and ends the agent. Its handles then let calls through.
+// ErrUnsent means that an agent was closed before it had sent everything: limits count too few calls.
+var ErrUnsent = errors.New("tollgate: not all calls were sent within the given time")
+
+// Close sends what was recorded, for at most this long, and ends the agent. Its handles then let calls through. It
+// returns ErrUnsent if the time was too short, or no aggregator was reached. Close an agent before the process ends,
+// also before os.Exit and log.Fatal, which run no deferred calls: calls that were not yet sent are lost with the
+// process.
 func (a *Agent) Close(timeout time.Duration) error {
-	return checked(func() C.int32_t { return C.tg_close(a.handle, milliseconds(timeout)) })
+	var code C.int32_t
+	err := checked(func() C.int32_t {
+		code = C.tg_close(a.handle, milliseconds(timeout))
+		return code
+	})
+	if err == nil && code == C.TG_NOT_YET {
+		return ErrUnsent
+	}
+	return err
+}
+
+// Count returns one of the counters that tell why an agent applies no limits, by its name, like connections_refused:
+// see tg_count in tollgate.h.
+func (a *Agent) Count(name string) (uint64, error) {
+	text, err := textOf(name)
+	if err != nil {
+		return 0, err
+	}
+	defer C.free(unsafe.Pointer(text))
+	var count C.uint64_t
+	err = checked(func() C.int32_t { return C.tg_count(a.handle, text, &count) })
+	return uint64(count), err
 }
 
 func milliseconds(timeout time.Duration) C.uint32_t {
@@ -170,7 +210,10 @@ type Rate struct {
 
 // Rate returns the resource of this name.
 func (a *Agent) Rate(resource string) (*Rate, error) {
-	name := C.CString(resource)
+	name, err := textOf(resource)
+	if err != nil {
+		return nil, err
+	}
 	defer C.free(unsafe.Pointer(name))
 	var rate C.tg_handle
 	if err := checked(func() C.int32_t { return C.tg_rate(a.handle, name, &rate) }); err != nil {
@@ -250,7 +293,10 @@ type Copies struct {
 
 // Copies returns the resource of this name.
 func (a *Agent) Copies(resource string) (*Copies, error) {
-	name := C.CString(resource)
+	name, err := textOf(resource)
+	if err != nil {
+		return nil, err
+	}
 	defer C.free(unsafe.Pointer(name))
 	var copies C.tg_handle
 	if err := checked(func() C.int32_t { return C.tg_copies(a.handle, name, &copies) }); err != nil {

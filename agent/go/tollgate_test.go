@@ -118,6 +118,19 @@ func TestMistakesLetThroughAndAreNamed(t *testing.T) {
 	if _, err := Open("agregators=a:1"); err == nil || !strings.Contains(err.Error(), "agregators") {
 		t.Error(err)
 	}
+	for what, err := range map[string]error{
+		"settings": second(Open("name=a\x00b")),
+		"a rate":   second(agent.Rate("api\x00.search")),
+		"copies":   second(agent.Copies("jobs\x00")),
+		"a count":  second(agent.Count("welcomes\x00")),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "NUL") {
+			t.Error(what, err)
+		}
+	}
+	if welcomes, err := agent.Count("welcomes"); welcomes == 0 || err != nil {
+		t.Error(welcomes, err)
+	}
 	search := rateOf(t, agent, "api.search")
 	if denied := search.Hit("\xff"); denied != nil {
 		t.Error(denied)
@@ -128,6 +141,26 @@ func TestMistakesLetThroughAndAreNamed(t *testing.T) {
 	search.Free()
 	if denied := search.Hit("go"); denied != nil {
 		t.Error(denied)
+	}
+}
+
+func second[T any](_ T, err error) error {
+	return err
+}
+
+func TestCloseSaysWhetherCallsWentUnsent(t *testing.T) {
+	agent, err := Open("aggregators=127.0.0.1:1; name=go-alone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	search, err := agent.Rate("api.search")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer search.Free()
+	search.Hit("go")
+	if err := agent.Close(0); err != ErrUnsent {
+		t.Error(err)
 	}
 }
 

@@ -23,7 +23,8 @@ final class Check {
         copies(agent);
         mistakes(agent);
         threads(agent);
-        agent.close();
+        expect(1 <= agent.count("welcomes"), "never welcome");
+        expect(agent.close(WITHIN), "not all was sent");
         agent.close();
         System.out.println("all as promised");
     }
@@ -91,6 +92,31 @@ final class Check {
         }
         Tollgate.Rate search = agent.rate("api.search");
         expect(search.hit("") == null, "a domain of no bytes");
+        Tollgate.Estimate estimate = search.hitEstimated("mistakes", 1);
+        for (Runnable negative : List.<Runnable>of(
+                () -> search.hit("mistakes", -1),
+                () -> search.record("mistakes", -1),
+                () -> search.hitEstimated("mistakes", -1),
+                () -> estimate.settle(-1),
+                () -> agent.copies("jobs").reserve("mistakes", -1))) {
+            try {
+                negative.run();
+                throw new AssertionError("let through");
+            } catch (IllegalArgumentException named) {
+                expect(named.getMessage().startsWith("-1 copies"), named);
+            }
+        }
+        expect(estimate.settle(1) && search.peek("mistakes") == null, "locked out");
+        for (Runnable cut : List.<Runnable>of(
+                () -> agent.rate("api\0.search"), () -> agent.copies("jobs\0"), () -> Tollgate.open("name=a\0b"))) {
+            try {
+                cut.run();
+                throw new AssertionError("cut at its NUL");
+            } catch (Tollgate.TollgateException named) {
+                expect(named.getMessage().contains("NUL"), named);
+            }
+        }
+        expect(agent.ready(Duration.ofSeconds(Long.MAX_VALUE)), "for as long as it takes");
         search.free();
         expect(search.hit("java") == null, "a handle that was freed");
     }

@@ -32,7 +32,8 @@ import java.util.concurrent.atomic.AtomicLong;
  * }</pre>
  *
  * <p>Only {@code open}, {@code ready} and {@code close} wait; any thread may make any call. After a mistake of the
- * caller, like a handle that was freed, a call may proceed: limits never break a service.
+ * caller, like a handle that was freed, a call may proceed: limits never break a service. Only a negative number of
+ * copies is an {@code IllegalArgumentException}.
  */
 public final class Tollgate implements AutoCloseable {
     /** The answer to a call that was refused. {@code retryAfter} is empty if the refusal does not end by itself. */
@@ -49,7 +50,7 @@ public final class Tollgate implements AutoCloseable {
             long holdsLive,
             Duration blindFor) {}
 
-    /** Invalid settings, or a handle that is not open. */
+    /** Invalid settings, a name with a NUL, or a handle that is not open. */
     public static final class TollgateException extends RuntimeException {
         private static final long serialVersionUID = 1;
 
@@ -81,6 +82,8 @@ public final class Tollgate implements AutoCloseable {
         static final MethodHandle CLOSE = found("tg_close", JAVA_INT, JAVA_LONG, JAVA_INT);
         // int32_t tg_stats(tg_handle agent, tg_counts *counts);
         static final MethodHandle STATS = found("tg_stats", JAVA_INT, JAVA_LONG, ADDRESS);
+        // int32_t tg_count(tg_handle agent, const char *name, uint64_t *count);
+        static final MethodHandle COUNT = found("tg_count", JAVA_INT, JAVA_LONG, ADDRESS, ADDRESS);
         // int32_t tg_rate(tg_handle agent, const char *resource, tg_handle *rate);
         static final MethodHandle RATE = found("tg_rate", JAVA_INT, JAVA_LONG, ADDRESS, ADDRESS);
         // int32_t tg_copies(tg_handle agent, const char *resource, tg_handle *copies);
@@ -117,6 +120,7 @@ public final class Tollgate implements AutoCloseable {
     }
 
     private static final int DENIED = 1;
+    private static final int NOT_YET = 2;
     private static final int NOT_OPEN = -3;
 
     /** The offsets of the fields of {@code tg_answer}, and its size. */
@@ -150,7 +154,7 @@ public final class Tollgate implements AutoCloseable {
      */
     public static Tollgate open(String settings) {
         try (Arena arena = Arena.ofConfined()) {
-            return opened(arena, arena.allocateFrom(settings));
+            return opened(arena, text(arena, settings));
         }
     }
 
@@ -175,7 +179,10 @@ public final class Tollgate implements AutoCloseable {
         }
     }
 
-    /** Waits until the agent has received everything in force. Returns whether it has. */
+    /**
+     * Waits until the agent has received everything in force. Returns whether it has. Take the rates and copies before:
+     * an agent learns a resource's limits once its handle was taken, and lets calls through before.
+     */
     public boolean ready(Duration timeout) {
         try {
             return (int) Library.READY.invokeExact(handle, milliseconds(timeout)) == 0;
@@ -196,13 +203,32 @@ public final class Tollgate implements AutoCloseable {
         }
     }
 
-    /** Sends what was recorded, for at most this long, and ends the agent. Its handles then let calls through. */
-    public void close(Duration timeout) {
+    /**
+     * One of the counters that tell why an agent applies no limits, by its name, like {@code connections_refused}: see
+     * {@code tg_count} in tollgate.h.
+     */
+    public long count(String name) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment count = arena.allocate(JAVA_LONG);
+            check((int) Library.COUNT.invokeExact(handle, text(arena, name), count));
+            return count.get(JAVA_LONG, 0);
+        } catch (Throwable thrown) {
+            throw unexpected(thrown);
+        }
+    }
+
+    /**
+     * Sends what was recorded, for at most this long, and ends the agent. Its handles then let calls through. Returns
+     * whether everything was sent. Close an agent before the process ends: calls that were not yet sent are lost with
+     * it.
+     */
+    public boolean close(Duration timeout) {
         try {
             int code = (int) Library.CLOSE.invokeExact(handle, milliseconds(timeout));
             if (code != NOT_OPEN) {
                 check(code);
             }
+            return code != NOT_YET;
         } catch (Throwable thrown) {
             throw unexpected(thrown);
         }
@@ -227,7 +253,7 @@ public final class Tollgate implements AutoCloseable {
     private long resourceOf(MethodHandle open, String resource) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment opened = arena.allocate(JAVA_LONG);
-            check((int) open.invokeExact(handle, arena.allocateFrom(resource), opened));
+            check((int) open.invokeExact(handle, text(arena, resource), opened));
             return opened.get(JAVA_LONG, 0);
         } catch (Throwable thrown) {
             throw unexpected(thrown);
@@ -261,7 +287,7 @@ public final class Tollgate implements AutoCloseable {
             MemorySegment answer = SCRATCH.get().answer;
             try {
                 int code = (int) Library.HIT_N.invokeExact(
-                        handle, MemorySegment.ofArray(text), (long) text.length, copies, answer);
+                        handle, MemorySegment.ofArray(text), (long) text.length, counted(copies), answer);
                 return code == DENIED ? denied(answer) : null;
             } catch (Throwable thrown) {
                 throw unexpected(thrown);
@@ -286,7 +312,8 @@ public final class Tollgate implements AutoCloseable {
             byte[] text = domain.getBytes(StandardCharsets.UTF_8);
             try {
                 int code = (int)
-                        Library.RECORD.invokeExact(handle, MemorySegment.ofArray(text), (long) text.length, copies);
+                        Library.RECORD.invokeExact(
+                                handle, MemorySegment.ofArray(text), (long) text.length, counted(copies));
             } catch (Throwable thrown) {
                 throw unexpected(thrown);
             }
@@ -301,7 +328,7 @@ public final class Tollgate implements AutoCloseable {
                         handle,
                         MemorySegment.ofArray(text),
                         (long) text.length,
-                        copies,
+                        counted(copies),
                         scratch.handle,
                         scratch.answer);
                 long estimate = code == 0 ? scratch.handle.get(JAVA_LONG, 0) : 0;
@@ -334,8 +361,9 @@ public final class Tollgate implements AutoCloseable {
 
         /** States the actual cost, once: a second call does nothing. Returns whether it was within ten minutes. */
         public boolean settle(int copies) {
+            int actual = counted(copies);
             try {
-                return (int) Library.SETTLE.invokeExact(handle.getAndSet(0), copies) == 0;
+                return (int) Library.SETTLE.invokeExact(handle.getAndSet(0), actual) == 0;
             } catch (Throwable thrown) {
                 throw unexpected(thrown);
             }
@@ -359,7 +387,7 @@ public final class Tollgate implements AutoCloseable {
                         handle,
                         MemorySegment.ofArray(text),
                         (long) text.length,
-                        copies,
+                        counted(copies),
                         scratch.handle,
                         scratch.answer);
                 long hold = code == 0 ? scratch.handle.get(JAVA_LONG, 0) : 0;
@@ -438,8 +466,28 @@ public final class Tollgate implements AutoCloseable {
         }
     }
 
+    /** A text for C, which ends at its first NUL: another one in it would cut it. */
+    private static MemorySegment text(Arena arena, String text) {
+        if (text.indexOf(0) != -1) {
+            throw new TollgateException("a NUL in \"" + text.replace("\0", "\\0") + "\": expected none");
+        }
+        return arena.allocateFrom(text);
+    }
+
+    /** C counts copies without a sign: a negative number would be four thousand million. */
+    private static int counted(int copies) {
+        if (copies < 0) {
+            throw new IllegalArgumentException(copies + " copies: expected a number from 0 on");
+        }
+        return copies;
+    }
+
     private static int milliseconds(Duration timeout) {
-        return Math.clamp(timeout.toMillis(), 0, Integer.MAX_VALUE);
+        Duration most = Duration.ofMillis(Integer.MAX_VALUE);
+        if (timeout.isNegative()) {
+            return 0;
+        }
+        return timeout.compareTo(most) < 0 ? (int) timeout.toMillis() : Integer.MAX_VALUE;
     }
 
     /** The library throws nothing: an exception is from this class, or from the virtual machine. */
