@@ -41,6 +41,7 @@ size_t tg_last_error(char *buffer, size_t capacity);
 int32_t tg_open(const char *settings, tg_handle *agent);
 int32_t tg_ready(tg_handle agent, uint32_t timeout_ms);
 int32_t tg_stats(tg_handle agent, tg_counts *counts);
+int32_t tg_count(tg_handle agent, const char *name, uint64_t *count);
 int32_t tg_close(tg_handle agent, uint32_t timeout_ms);
 int32_t tg_rate(tg_handle agent, const char *resource, tg_handle *rate);
 int32_t tg_copies(tg_handle agent, const char *resource, tg_handle *copies);
@@ -68,6 +69,7 @@ local C
 -- A worker runs one request at a time between two calls that yield, and no call of this module yields: one is enough.
 local scratch = ffi.new("tg_answer")
 local handle_out = ffi.new("tg_handle[1]")
+local count_out = ffi.new("uint64_t[1]")
 local text = ffi.new("char[1024]")
 
 local function last_error()
@@ -80,8 +82,8 @@ local function load_library(name)
     if not found then
         return nil, library
     end
-    -- A library without tg_abi is not Tollgate's.
-    local asked, abi = pcall(function() return library.tg_abi() end)
+    -- A library without these is not Tollgate's, or too old.
+    local asked, abi = pcall(function() return library.tg_count ~= nil and library.tg_abi() end)
     if not asked or abi ~= ABI then
         return nil, "the library's ABI is " .. tostring(abi) .. ", expected " .. ABI
     end
@@ -121,14 +123,36 @@ local function named(domain)
     return nil
 end
 
+-- Calls that were let through because their number of copies makes no sense.
+M.invalid = 0
+
+-- Copies are a number from 0 to 2^32 - 1; C would take another one modulo 2^32, and -1 for four thousand million.
+-- Returns nil and an error for it.
+local function counted(copies)
+    local number = tonumber(copies)
+    if number and 0 <= number and number < 4294967296 then
+        return number
+    end
+    M.invalid = M.invalid + 1
+    return nil, tostring(copies) .. " copies: expected a number from 0 to 4294967295"
+end
+
 local Rate = {}
 Rate.__index = Rate
 
--- Counts a call of a domain, of one copy or of this many. Returns nil if it is let through, else the answer to a refusal.
+-- Counts a call of a domain, of one copy or of this many. Returns nil if it is let through, else the answer to a
+-- refusal. A call of an impossible number of copies is let through and counts nothing; the second result is the error.
 function Rate:hit(domain, copies)
     domain = named(domain)
     if not self.library or not domain then
         return nil
+    end
+    local err
+    if copies then
+        copies, err = counted(copies)
+        if err then
+            return nil, err
+        end
     end
     local code
     if copies then
@@ -154,21 +178,31 @@ function Rate:peek(domain)
     return nil
 end
 
--- Counts copies that were used already.
+-- Counts copies that were used already. Returns true, or nil and an error for an impossible number.
 function Rate:record(domain, copies)
+    local number, err = counted(copies)
+    if err then
+        return nil, err
+    end
     domain = named(domain)
     if self.library and domain then
-        self.library.tg_record(self.handle, domain, #domain, copies)
+        self.library.tg_record(self.handle, domain, #domain, number)
     end
+    return true
 end
 
--- A call whose cost is known afterwards. Returns nil, or the answer to a refusal; and an estimate to settle.
+-- A call whose cost is known afterwards. Returns nil, or the answer to a refusal; and an estimate to settle; and an
+-- error for an impossible number of copies, which is let through.
 function Rate:hit_estimated(domain, copies)
+    local number, err = counted(copies)
+    if err then
+        return nil, 0ULL, err
+    end
     domain = named(domain)
     if not self.library or not domain then
         return nil, 0ULL
     end
-    local code = self.library.tg_hit_estimated(self.handle, domain, #domain, copies, handle_out, scratch)
+    local code = self.library.tg_hit_estimated(self.handle, domain, #domain, number, handle_out, scratch)
     if code == DENIED then
         return told(scratch), 0ULL
     end
@@ -176,11 +210,17 @@ function Rate:hit_estimated(domain, copies)
     return nil, code == 0 and handle_out[0] or 0ULL
 end
 
--- Settles the estimate by the actual cost. Once only.
+-- Settles the estimate by the actual cost. Once only. Without an estimate it does nothing. Returns true, or nil and an
+-- error for an impossible number of copies, after which the estimate can still be settled.
 function Rate:settle(estimate, copies)
-    if self.library then
-        self.library.tg_settle(estimate, copies)
+    local number, err = counted(copies)
+    if err then
+        return nil, err
     end
+    if self.library and estimate then
+        self.library.tg_settle(estimate, number)
+    end
+    return true
 end
 
 -- In nginx: counts the request, and ends it where it is refused. Use it in access_by_lua, in one place a request.
@@ -200,14 +240,19 @@ end
 local Copies = {}
 Copies.__index = Copies
 
--- Takes copies. Returns nil, or the answer to a refusal; and a hold to release. In nginx release it in log_by_lua, which is run
--- however a request ends.
+-- Takes copies. Returns nil, or the answer to a refusal; and a hold to release. In nginx release it in log_by_lua,
+-- which is run however a request ends. An impossible number of copies is let through without a hold; the third result
+-- is the error.
 function Copies:reserve(domain, copies)
+    local number, err = counted(copies or 1)
+    if err then
+        return nil, 0ULL, err
+    end
     domain = named(domain)
     if not self.library or not domain then
         return nil, 0ULL
     end
-    local code = self.library.tg_reserve(self.handle, domain, #domain, copies or 1, handle_out, scratch)
+    local code = self.library.tg_reserve(self.handle, domain, #domain, number, handle_out, scratch)
     if code == DENIED then
         return told(scratch), 0ULL
     end
@@ -244,13 +289,14 @@ function Agent:copies(resource)
     return opened(self, C and C.tg_copies, { class = Copies, resource = resource })
 end
 
--- Waits until the agent has received limits and denials; returns whether it has. Blocks the worker: use it only in
--- init_worker_by_lua.
+-- Waits until the agent has received limits and denials; returns whether it has. Take the resources before: an agent
+-- learns a resource's limits once its handle was taken. Blocks the worker: use it only in init_worker_by_lua.
 function Agent:ready(seconds)
     return self.library ~= nil and self.library.tg_ready(self.handle, (seconds or 0.5) * 1000) == 0
 end
 
--- The agent's counters, or nil; and `undecided`, for all agents of the worker.
+-- The agent's counters, or nil; and `undecided` and `invalid`, for all agents of the worker. Where no limit is applied,
+-- connections_refused, welcomes and those beside them tell why: see tg_count in tollgate.h.
 function Agent:stats()
     local counts = ffi.new("tg_counts")
     if not self.library or self.library.tg_stats(self.handle, counts) ~= 0 then
@@ -258,19 +304,24 @@ function Agent:stats()
     end
     local names = { "hits_accepted", "hits_dropped", "hits_acknowledged", "refused_accepted", "denials_live",
         "holds_live", "blind_for_ms", "calls_forked", "handles_live" }
-    local stats = { undecided = M.undecided }
+    local stats = { undecided = M.undecided, invalid = M.invalid }
     for _, name in ipairs(names) do
         stats[name] = tonumber(counts[name])
+    end
+    names = { "connections_ended", "connections_refused", "feeds_opened", "links_lost", "names_not_resolved", "welcomes" }
+    for _, name in ipairs(names) do
+        self.library.tg_count(self.handle, name, count_out)
+        stats[name] = tonumber(count_out[0])
     end
     return stats
 end
 
--- Sends the recorded calls, and ends the agent. Blocks.
+-- Sends the recorded calls, and ends the agent; returns whether all were sent. Blocks. Call it before the process ends,
+-- in nginx in exit_worker_by_lua: calls that were not yet sent are lost with the process.
 function Agent:close(seconds)
-    if self.library then
-        self.library.tg_close(self.handle, (seconds or 2) * 1000)
-        self.library = nil
-    end
+    local library = self.library
+    self.library = nil
+    return library == nil or library.tg_close(self.handle, (seconds or 2) * 1000) == 0
 end
 
 -- Opens an agent, by settings as in tollgate.h (nil: the environment's), with the library of this name or path. There

@@ -38,6 +38,37 @@ impl Kit {
             aggregator,
         }
     }
+
+    /// A C program, compiled and linked with the shared or the static library.
+    pub fn compiled(&self, source: &Path, link: &str) -> Command {
+        let name = source.file_stem().unwrap_or_default().to_string_lossy();
+        let built = self.dir.join(format!("{name}-{link}"));
+        let library = match link {
+            "static" => format!("{}/lib/libtollgate_c.a", self.prefix.display()),
+            _ => "-ltollgate_c".to_owned(),
+        };
+        let has_zlib = Path::new("/usr/include/zlib.h").exists();
+        let mut cc = Command::new("cc");
+        cc.args([
+            "-std=gnu11",
+            "-Wall",
+            "-Wextra",
+            "-Wpedantic",
+            "-Werror",
+            "-o",
+        ])
+        .arg(&built)
+        .arg(source)
+        .arg(format!("-I{}/include", self.prefix.display()))
+        .arg(format!("-L{}/lib", self.prefix.display()))
+        .args([&library, "-lm", "-lpthread", "-ldl"])
+        // If the whole workspace is built, the agent includes Kafka's client.
+        .args((link == "static" && has_zlib).then_some("-lz"));
+        run(&mut cc);
+        let mut program = Command::new(&built);
+        program.env("LD_LIBRARY_PATH", self.prefix.join("lib"));
+        program
+    }
 }
 
 /// The output of a program, which must succeed.

@@ -8,6 +8,7 @@ mod actix;
 mod java;
 mod kit;
 mod nginx;
+mod secured;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -33,10 +34,28 @@ const DOORS: &[Door] = &[
         run: c,
     },
     Door {
+        name: "c_speaks_tls_and_reports_missing_credentials",
+        missing: no_c,
+        is_required: true,
+        run: secured::checks_and_missing_credentials,
+    },
+    Door {
         name: "lua_limits_in_two_workers_of_nginx",
         missing: nginx::missing,
         is_required: true,
         run: nginx::limits_in_two_workers,
+    },
+    Door {
+        name: "lua_sends_what_it_counted_when_nginx_reloads",
+        missing: nginx::missing,
+        is_required: true,
+        run: nginx::sends_before_a_worker_ends,
+    },
+    Door {
+        name: "lua_lets_impossible_numbers_through",
+        missing: nginx::missing,
+        is_required: true,
+        run: nginx::lets_impossible_numbers_through,
     },
     Door {
         name: "lua_lets_through_without_library_or_module",
@@ -103,10 +122,6 @@ rate = "100/m"
 limit = 2
 "#;
 
-fn has_zlib() -> bool {
-    Path::new("/usr/include/zlib.h").exists()
-}
-
 fn no_c() -> Option<&'static str> {
     (!kit::succeeds(Command::new("cc").arg("--version"))).then_some("cc")
 }
@@ -130,31 +145,10 @@ fn c() {
             "check" => c.join("tests/check.c"),
             _ => c.join("examples").join(program).with_extension("c"),
         };
-        let built = kit.dir.join(format!("{program}-{link}"));
-        let library = match link {
-            "static" => format!("{}/lib/libtollgate_c.a", kit.prefix.display()),
-            _ => "-ltollgate_c".to_owned(),
-        };
-        let mut cc = Command::new("cc");
-        cc.args([
-            "-std=gnu11",
-            "-Wall",
-            "-Wextra",
-            "-Wpedantic",
-            "-Werror",
-            "-o",
-        ])
-        .args([&built, &source])
-        .arg(format!("-I{}/include", kit.prefix.display()))
-        .arg(format!("-L{}/lib", kit.prefix.display()))
-        .args([&library, "-lm", "-lpthread", "-ldl"])
-        // If the whole workspace is built, the agent includes Kafka's client.
-        .args((link == "static" && has_zlib()).then_some("-lz"));
-        kit::run(&mut cc);
-        let mut run = Command::new(&built);
+        let mut run = kit.compiled(&source, link);
         run.arg(&kit.aggregator.agents)
             .args((program == "limited").then_some("limited"));
-        let output = kit::run(run.env("LD_LIBRARY_PATH", kit.prefix.join("lib")));
+        let output = kit::run(&mut run);
         let expected = match program {
             "check" => "all as promised",
             _ => "then 429\nretry-after: ",

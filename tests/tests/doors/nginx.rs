@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use tollgate_tests::http;
+
 use crate::kit::{self, Kit};
 
 /// Debian's directory of nginx modules.
@@ -41,12 +43,18 @@ impl Nginx {
     /// Starts it with the shipped configuration, except for ports and paths, and a library of this
     /// name.
     fn start(kit: &Kit, library: &str) -> Self {
-        let module = shipped().join("tollgate.lua");
-        std::fs::copy(module, kit.dir.join("tollgate.lua")).expect("a file");
-        Self::start_without_module(kit, library)
+        Self::start_changed(kit, library, |text| text)
     }
 
-    fn start_without_module(kit: &Kit, library: &str) -> Self {
+    /// The same with a configuration that `change` returns.
+    fn start_changed(kit: &Kit, library: &str, change: impl Fn(String) -> String) -> Self {
+        let module = shipped().join("tollgate.lua");
+        std::fs::copy(module, kit.dir.join("tollgate.lua")).expect("a file");
+        Self::start_as_it_is(kit, library, change)
+    }
+
+    /// With the files in the directory.
+    fn start_as_it_is(kit: &Kit, library: &str, change: impl Fn(String) -> String) -> Self {
         let service = service();
         let web = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = web.local_addr().expect("an address").to_string();
@@ -68,7 +76,8 @@ impl Nginx {
             assert!(replaced.contains(was), "nginx.conf: expected {was}");
             replaced = replaced.replace(was, is);
         }
-        std::fs::write(kit.dir.join("nginx.conf"), replaced).expect("a directory to write to");
+        std::fs::write(kit.dir.join("nginx.conf"), change(replaced))
+            .expect("a directory to write to");
         let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
         let paths: String = paths
             .iter()
@@ -168,6 +177,78 @@ pub fn limits_in_two_workers() {
     }
 }
 
+/// Calls that a worker has counted, and not yet sent, are sent when it ends. Here it waits for a second before it sends
+/// any, so most are not sent before.
+pub fn sends_before_a_worker_ends() {
+    const REQUESTS: u64 = 20;
+    let kit = Kit::start("lua-reload");
+    let library = kit.prefix.join("lib/libtollgate_c.so.0");
+    let slow = |text: String| {
+        text.replace("api.search", "api.free")
+            .replace("aggregators=", "flush_relaxed_ms=1000; aggregators=")
+    };
+    let nginx = Nginx::start_changed(&kit, &library.display().to_string(), slow);
+    for _ in 0..REQUESTS {
+        assert!(nginx.get().starts_with("HTTP/1.1 200"), "{}", log(&kit));
+    }
+    let pid = nginx.process.id().to_string();
+    kit::run(Command::new("kill").args(["-HUP", &pid]));
+    let until = Instant::now() + WITHIN;
+    loop {
+        let metrics = http::get_text(&kit.aggregator.http, "/metrics").unwrap_or_default();
+        let granted = metrics
+            .lines()
+            .filter(|line| line.starts_with("tollgate_hits_granted_total"))
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+            .sum::<f64>() as u64;
+        if granted == REQUESTS {
+            return;
+        }
+        assert!(
+            Instant::now() < until,
+            "{granted} of {REQUESTS} counted: {}",
+            log(&kit)
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Lua that a request runs in place of the shipped call.
+const MISTAKES: &str = r#"
+local _, tokens = search:hit_estimated("lua", 1)
+for _, copies in ipairs({ -1, 4294967296, 0 / 0, "many" }) do
+    local answer, err = search:hit("lua", copies)
+    assert(answer == nil and err, "hit")
+    assert(not search:record("lua", copies), "record")
+    local settled, late = search:settle(tokens, copies)
+    assert(not settled and late, "settle")
+    local denied, estimate, why = search:hit_estimated("lua", copies)
+    assert(denied == nil and estimate == 0 and why, "hit_estimated")
+    local held, hold, no = agent:copies("jobs"):reserve("lua", copies)
+    assert(held == nil and hold == 0 and no, "reserve")
+end
+assert(agent:stats().invalid == 20, "invalid")
+assert(search:settle(tokens, 1) and search:settle(nil, 1), "settle")
+assert(not search:peek("lua"), "locked out")
+assert(agent:stats().connections_refused == 0, "stats")
+ngx.say("all as promised")
+return ngx.exit(ngx.HTTP_OK)
+"#;
+
+/// Costs that are no numbers of copies lock nobody out, and raise nothing.
+pub fn lets_impossible_numbers_through() {
+    let kit = Kit::start("lua-mistakes");
+    let library = kit.prefix.join("lib/libtollgate_c.so.0");
+    let mistaken = |text: String| text.replace("search:limit(ngx.var.remote_addr)", MISTAKES);
+    let nginx = Nginx::start_changed(&kit, &library.display().to_string(), mistaken);
+    let answer = nginx.get();
+    assert!(
+        answer.contains("all as promised"),
+        "{answer}: {}",
+        log(&kit)
+    );
+}
+
 pub fn lets_through_without_the_library() {
     let kit = Kit::start("lua-without");
     let nginx = Nginx::start(&kit, "libtollgate_none.so");
@@ -177,7 +258,7 @@ pub fn lets_through_without_the_library() {
     assert!(log(&kit).contains("libtollgate_none.so"), "{}", log(&kit));
     drop(nginx);
     std::fs::remove_file(kit.dir.join("tollgate.lua")).expect("it was there");
-    let nginx = Nginx::start_without_module(&kit, "libtollgate_none.so");
+    let nginx = Nginx::start_as_it_is(&kit, "libtollgate_none.so", |text| text);
     assert!(nginx.get().starts_with("HTTP/1.1 200"), "{}", log(&kit));
     assert!(
         log(&kit).contains("module 'tollgate' not found"),
