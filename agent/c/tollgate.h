@@ -62,10 +62,10 @@ extern "C" {
 #define TG_E_PANIC (-8)    /* a fault of the library */
 
 /* Flags of an answer. */
-#define TG_BLIND 1u   /* the agent has received nothing current from the aggregators */
+#define TG_BLIND 1u   /* decided without the aggregators: nothing current was received for a minute (copies: 2 s) */
 #define TG_NEAR 2u    /* near a limit: `remaining` is known */
 #define TG_FORKED 4u  /* let through: the handle belongs to this process's parent */
-#define TG_NEVER 8u   /* more hits at once than can ever be granted (`remaining`): asking again does not help */
+#define TG_NEVER 8u   /* more at once than can ever be granted (`remaining`): asking again does not help */
 #define TG_UNHELD 16u /* let through without room for a handle: nothing is held or can be settled */
 
 /* An unknown value. */

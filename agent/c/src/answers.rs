@@ -8,7 +8,7 @@
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-use tollgate_agent::{Allowed, Denied, HttpAnswer, Refused};
+use tollgate_agent::{Allowed, Cause, Denied, HttpAnswer, Refused};
 
 /// Let through.
 pub(crate) const ALLOWED: i32 = 0;
@@ -98,7 +98,10 @@ pub(crate) enum CallOutcome {
     /// Let through, and nothing can be given back or settled.
     Unheld(u32),
     /// Copies were taken.
-    Held(u32),
+    Held {
+        copies: u32,
+        blind: bool,
+    },
     Forked,
     Hit(Refused),
     Reserve(Refused),
@@ -107,7 +110,7 @@ pub(crate) enum CallOutcome {
 impl CallOutcome {
     pub(crate) const fn code(&self) -> i32 {
         match self {
-            Self::Allowed(_) | Self::Unheld(_) | Self::Held(_) | Self::Forked => ALLOWED,
+            Self::Allowed(_) | Self::Unheld(_) | Self::Held { .. } | Self::Forked => ALLOWED,
             Self::Hit(_) | Self::Reserve(_) => DENIED,
         }
     }
@@ -124,7 +127,8 @@ impl CallOutcome {
                 remaining: of.remaining().unwrap_or(UNKNOWN),
                 ..allowed
             },
-            Self::Held(copies) => TgAnswerHead {
+            Self::Held { copies, blind } => TgAnswerHead {
+                flags: u32::from(*blind) * BLIND,
                 copies: *copies,
                 ..allowed
             },
@@ -137,11 +141,13 @@ impl CallOutcome {
                 flags: FORKED,
                 ..allowed
             },
-            Self::Hit(Refused::TooMany(most)) => TgAnswerHead {
-                flags: NEVER,
-                remaining: most.most(),
-                ..allowed
-            },
+            Self::Hit(Refused::TooMany(most)) | Self::Reserve(Refused::TooMany(most)) => {
+                TgAnswerHead {
+                    flags: NEVER,
+                    remaining: most.most(),
+                    ..allowed
+                }
+            }
             Self::Hit(error) => refused(allowed, error.denied()),
             Self::Reserve(Refused::Denied(denied)) => refused(allowed, Some(denied)),
             Self::Reserve(_) => allowed,
@@ -168,7 +174,9 @@ impl CallOutcome {
 
 fn refused(allowed: TgAnswerHead, denied: Option<&Denied>) -> TgAnswerHead {
     let wait = denied.and_then(Denied::retry_after);
+    let is_blind = denied.is_some_and(|denied| denied.cause() == Cause::Blind);
     TgAnswerHead {
+        flags: u32::from(is_blind) * BLIND,
         retry_after_ms: wait.map_or(UNKNOWN, whole_ms),
         remaining: 0,
         ..allowed

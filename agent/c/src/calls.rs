@@ -235,10 +235,13 @@ pub(crate) fn reserve(
 fn reserve_of(copies: &Copies, domain: &str, wanted: u32) -> Result<(CallOutcome, u64), CallFault> {
     match copies.reserve(domain, wanted) {
         Ok(hold) => {
-            let held = hold.copies();
+            let (held, blind) = (hold.copies(), copies.blind());
             // Without a handle the hold is given back at once, and the call goes on uncounted.
             match keep(TargetKind::Hold(Mutex::new(Some(hold)))) {
-                Ok(handle) => Ok((CallOutcome::Held(held), handle)),
+                Ok(handle) => {
+                    let copies = held;
+                    Ok((CallOutcome::Held { copies, blind }, handle))
+                }
                 Err(_) => Ok((CallOutcome::Unheld(held), 0)),
             }
         }

@@ -21,7 +21,7 @@ use crate::deny::Refusal;
 use crate::feed_liveness;
 use crate::holds::table::{Taken, WantedCopies};
 use crate::recorder::{Happened, RecorderEvent};
-use crate::refused::{Misuse, Refused};
+use crate::refused::{Misuse, Refused, TooMany};
 use crate::resource::{Asking, GROUPS, IGNORED, OF_RATE, REFUSED, Resource, STRICT, WHOLE};
 use crate::shared::Shared;
 use crate::stats::Counters;
@@ -142,8 +142,9 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`Refused::Denied`] while a limit is reached, or if the policy `blind` refuses; [`Refused::Misuse`] for 0
-    /// copies, and on a resource that is known to be strict or limited by rate.
+    /// [`Refused::Denied`] while a limit is reached, or if the policy `blind` refuses; [`Refused::TooMany`] for more
+    /// copies than any domain may ever have, as far as the agent knows; [`Refused::Misuse`] for 0 copies, and on a
+    /// resource that is known to be strict or limited by rate.
     #[inline]
     pub fn reserve(&self, domain: &str, copies: u32) -> Result<Hold, Refused> {
         if copies == 0 {
@@ -243,14 +244,25 @@ impl Copies {
     pub(super) fn look_beside(&self, domain: &str, more: u32, copies: u32) -> Result<(), Refused> {
         let domain = self.inner.shared.admit(domain);
         let looked = self.would_take(&domain, Want::all_of(copies.saturating_add(more)));
-        if let Err(Refused::Denied(denied)) = &looked {
-            if denied.code().is_none() {
-                let Inner { resource, shared } = &*self.inner;
-                shared.resources.doubt_limits(resource);
+        match &looked {
+            Err(Refused::Denied(denied)) => {
+                if denied.code().is_none() {
+                    self.doubt_limits();
+                }
+                self.record_refused(&domain, copies, denied);
             }
-            self.record_refused(&domain, copies, denied);
+            Err(Refused::TooMany(_)) => {
+                self.doubt_limits();
+                self.record_too_many(&domain, copies);
+            }
+            Ok(()) | Err(_) => {}
         }
         looked
+    }
+
+    fn doubt_limits(&self) {
+        let Inner { resource, shared } = &*self.inner;
+        shared.resources.doubt_limits(resource);
     }
 
     /// Whether both handles are of one resource.
@@ -270,7 +282,7 @@ impl Copies {
         if wanted.fits_beside(held).is_some() || self.lets_all_through() {
             return Ok(());
         }
-        Err(self.full().into())
+        Err(self.full(want))
     }
 
     #[inline]
@@ -286,6 +298,7 @@ impl Copies {
         let taken = self.take(domain, want);
         match &taken {
             Err(Refused::Denied(denied)) => self.record_refused(domain, want.max, denied),
+            Err(Refused::TooMany(_)) => self.record_too_many(domain, want.max),
             Ok(_) | Err(_) => return taken,
         }
         if want.min == 0 {
@@ -332,7 +345,7 @@ impl Copies {
                 }
                 // No aggregator refused this, only the limit that the agent knows, and that may have been raised.
                 shared.resources.doubt_limits(resource);
-                Err(self.full().into())
+                Err(self.full(leave.want))
             }
         }
     }
@@ -443,9 +456,20 @@ impl Copies {
         Some(limit.saturating_add(shared.revoked.ended_of(resource.id, domain)))
     }
 
-    /// The refusal because of what this process itself holds.
-    fn full(&self) -> Denied {
-        Denied::of_own_holds(self.inner.resource.copies_limit().unwrap_or_default())
+    /// The refusal because of what this process itself holds, or of what no domain may ever hold. A limit that grants
+    /// nothing at all is a denial, which says so.
+    fn full(&self, want: Want) -> Refused {
+        let limit = self.inner.resource.copies_limit().unwrap_or_default();
+        if limit != 0 && limit < u64::from(want.min) {
+            return TooMany::new(limit).into();
+        }
+        Denied::of_own_holds(limit).into()
+    }
+
+    /// Records a call for more copies than any domain may have.
+    pub(super) fn record_too_many(&self, domain: &str, copies: u32) {
+        let denied = Denied::by_policy(Cause::TooMany, Span::MAX);
+        self.record_refused(domain, copies, &denied);
     }
 
     /// Whether denials are ignored.

@@ -6,7 +6,6 @@ use tollgate_shared::time::Span;
 
 use super::handle::{Copies, Want};
 use super::hold::Hold;
-use crate::answer::Cause;
 use crate::refused::{Misuse, Refused};
 use crate::waiting::Backoff;
 
@@ -50,16 +49,17 @@ impl Copies {
         loop {
             let denied = match self.take(&domain, want) {
                 Err(Refused::Denied(denied)) => denied,
+                // Nothing that is given back makes room for it.
+                Err(too_many @ Refused::TooMany(_)) => {
+                    self.record_too_many(&domain, copies);
+                    return Err(too_many);
+                }
                 taken => return taken,
             };
             let left = until.since(shared.clock.read());
-            // More than the domain may ever have: nothing that is given back makes room for it.
-            let is_too_much = denied.cause() == Cause::Full
-                && !self.is_blind()
-                && (self.inner.resource.copies_limit()).is_some_and(|most| most < copies.into());
             let wait = backoff
                 .next(&denied)
-                .filter(|wait| wait.at_least <= left && left != Span::ZERO && !is_too_much);
+                .filter(|wait| wait.at_least <= left && left != Span::ZERO);
             let Some(wait) = wait.filter(|_| !shared.has_ended()) else {
                 self.record_refused(&domain, copies, &denied);
                 return Err(denied.into());

@@ -417,7 +417,18 @@ fn no_call_waits_for_more_than_a_domain_may_have() {
     let Poll::Ready(refused) = poll(pin!(sandbox.until_ready("acme", 1_000, SECOND))) else {
         panic!("waits");
     };
-    assert_eq!(denied(refused).0, Cause::Full);
+    let too_many = refused.unwrap_err();
+    assert!(matches!(too_many, Refused::TooMany(_)), "{too_many}");
+    kit.discard();
+    // Nobody holds anything, and yet: what the limit can never grant is said to be so, and recorded.
+    kit.copies_limit("sandbox", 4);
+    let refused = sandbox.reserve("globex", 5).unwrap_err();
+    assert!(matches!(refused, Refused::TooMany(most) if most.most() == 4));
+    assert_eq!(kit.recorded().len(), 1, "{:?}", kit.recorded());
+    assert!(sandbox.reserve_up_to("globex", 4..=5).is_ok());
+    // A limit of nothing is a denial.
+    kit.copies_limit("sandbox", 0);
+    assert_eq!(denied(sandbox.reserve("hooli", 1)).0, Cause::Full);
 }
 
 #[test]

@@ -18,6 +18,7 @@ fn kit() -> (TestAgent, Copies, Copies) {
 fn cause<T: std::fmt::Debug>(result: Result<T, Refused>) -> Cause {
     match result {
         Err(Refused::Denied(denied)) => denied.cause(),
+        Err(Refused::TooMany(_)) => Cause::TooMany,
         other => panic!("{other:?}"),
     }
 }
@@ -126,8 +127,9 @@ fn every_refusal_of_several_is_recorded_and_nothing_is_taken() {
 fn a_later_impossible_request_leaves_the_first_untaken() {
     let (kit, sandbox, gpu) = kit();
     let wanted = [(&sandbox, "acme", 1), (&gpu, "acme", 5)];
-    assert_eq!(cause(kit.agent().reserve_all(&wanted, None)), Cause::Full);
-    assert_eq!(refused(&kit), [("gpu".to_owned(), 5, Cause::Full)]);
+    let cause = cause(kit.agent().reserve_all(&wanted, None));
+    assert_eq!(cause, Cause::TooMany);
+    assert_eq!(refused(&kit), [("gpu".to_owned(), 5, Cause::TooMany)]);
     assert!(!was_taken(&kit));
 }
 
@@ -140,8 +142,8 @@ fn requests_of_one_pair_are_checked_as_a_sum() {
         let wanted = [(&sandbox, "acme", first), between, (&again, "acme", second)];
         kit.agent().reserve_all(&wanted, None)
     };
-    assert_eq!(cause(twice(5, 6)), Cause::Full);
-    assert_eq!(refused(&kit), [("sandbox".to_owned(), 6, Cause::Full)]);
+    assert_eq!(cause(twice(5, 6)), Cause::TooMany);
+    assert_eq!(refused(&kit), [("sandbox".to_owned(), 6, Cause::TooMany)]);
     assert!(!was_taken(&kit));
     let Together { holds, .. } = twice(5, 5).unwrap();
     assert_eq!((holds.len(), sandbox.held("acme")), (3, 10));

@@ -327,6 +327,17 @@ impl World {
     ) {
         let denied = match error {
             Refused::Denied(denied) => denied,
+            Refused::TooMany(_) => {
+                self.decisions += 1;
+                self.refusals += 1;
+                self.watch.cover.see("more copies than any limit grants");
+                let limit = self.watch.least_limit(COPIES[resource]);
+                if limit.is_none_or(|limit| u64::from(min) <= limit) {
+                    let what = format!("agent {agent}: {min} are wanted, the limit is {limit:?}");
+                    self.violated(3, "a refusal of copies is justified", what);
+                }
+                return;
+            }
             // Before the first limits arrive, the agent does not know that the resource is strict.
             other => return self.violated(7, "calls make sense here", other.to_string()),
         };

@@ -305,7 +305,7 @@ fn take<'u, 'a>(
     let wishes: Vec<(&Copies, &str, u32)> = wishes.collect();
     match agent.reserve_all(&wishes, None) {
         Ok(together) => Ok(asked.into_iter().zip(together.holds).collect()),
-        Err(error @ Refused::Denied(_)) => {
+        Err(error @ (Refused::Denied(_) | Refused::TooMany(_))) => {
             let is_full = |one: &&&Uses<'_>| one.copies.peek(&one.ask.domain).is_err();
             let full = asked.iter().find(is_full).or(asked.first());
             Err((full.map_or(0, |one| one.at), error))
