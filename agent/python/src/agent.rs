@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::copies::PyCopies;
-use crate::forks;
-use crate::process::{AgentSettings, ProcessAgent};
+use crate::lines;
+use crate::process::{AgentSettings, ProcessAgent, block_on};
 use crate::rate::PyRate;
 
 fn seconds(seconds: f64) -> PyResult<Duration> {
@@ -24,8 +24,18 @@ pub(crate) struct PyAgent {
 }
 
 impl PyAgent {
-    fn made(py: Python<'_>, settings: AgentSettings) -> PyResult<Self> {
+    fn made(py: Python<'_>, settings: AgentSettings, log: Option<&str>) -> PyResult<Self> {
+        match log {
+            None | Some("" | "off") => {}
+            Some("stderr") => lines::print_to_stderr(),
+            Some(log) => {
+                let message = format!("log {log:?}: expected \"stderr\" or \"off\"");
+                return Err(PyValueError::new_err(message));
+            }
+        }
         let process = Py::new(py, ProcessAgent::new(settings)?)?;
+        let opened = py.import("tollgate._exit")?.getattr("opened")?;
+        opened.call_method1("add", (process.clone_ref(py),))?;
         Ok(Self { process })
     }
 }
@@ -33,40 +43,51 @@ impl PyAgent {
 #[pymethods]
 impl PyAgent {
     /// An agent with these settings. Raises ValueError for invalid settings; never fails because of the network.
+    ///
+    /// Aggregators on other machines need tls_ca_file, and mostly token_file. `log="stderr"` prints the agent's
+    /// warnings.
     #[new]
-    #[pyo3(signature = (aggregators=None, *, name=None, key_file=None, domain_key_file=None))]
+    #[pyo3(signature = (aggregators=None, *, name=None, key_file=None, domain_key_file=None, tls_ca_file=None,
+        tls_server_name=None, tls_identity=None, token_file=None, trust_network=false, log=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
     fn new(
+        py: Python<'_>,
         aggregators: Option<Vec<String>>,
         name: Option<String>,
         key_file: Option<String>,
         domain_key_file: Option<String>,
-        py: Python<'_>,
+        tls_ca_file: Option<String>,
+        tls_server_name: Option<String>,
+        tls_identity: Option<(String, String)>,
+        token_file: Option<String>,
+        trust_network: bool,
+        log: Option<&str>,
     ) -> PyResult<Self> {
-        Self::made(
-            py,
-            AgentSettings {
-                from_env: false,
-                name,
-                aggregators: aggregators.unwrap_or_default(),
-                domain_key_file,
-                key_file,
-            },
-        )
+        let settings = AgentSettings {
+            from_env: false,
+            name,
+            aggregators: aggregators.unwrap_or_default(),
+            domain_key_file,
+            key_file,
+            tls_ca_file,
+            tls_server_name,
+            tls_identity,
+            token_file,
+            trusts_network: trust_network,
+        };
+        Self::made(py, settings, log)
     }
 
-    /// An agent with settings from the environment: TOLLGATE_AGGREGATORS and the other variables of the guide.
+    /// An agent with settings from the environment: TOLLGATE_AGGREGATORS and the other variables of the guide, and
+    /// TOLLGATE_AGENT_LOG=stderr.
     #[staticmethod]
     fn from_env(py: Python<'_>) -> PyResult<Self> {
-        Self::made(
-            py,
-            AgentSettings {
-                from_env: true,
-                name: None,
-                aggregators: Vec::new(),
-                domain_key_file: None,
-                key_file: None,
-            },
-        )
+        let settings = AgentSettings {
+            from_env: true,
+            ..AgentSettings::default()
+        };
+        let log = std::env::var_os("TOLLGATE_AGENT_LOG").unwrap_or_default();
+        Self::made(py, settings, Some(&log.to_string_lossy()))
     }
 
     /// A resource that is limited by rate.
@@ -100,6 +121,7 @@ impl PyAgent {
     }
 
     /// Waits until the agent has received watermarks and limits, at most this many seconds. Returns whether it has.
+    /// Take the rates and copies before: an agent learns a resource's limits once its handle was taken.
     #[pyo3(signature = (timeout=0.5))]
     fn ready(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
         let inner = self.process.borrow_mut(py).current()?.clone();
@@ -113,15 +135,8 @@ impl PyAgent {
     #[pyo3(signature = (timeout=2.0))]
     fn shutdown(&self, py: Python<'_>, timeout: f64) -> PyResult<(u64, u64)> {
         let timeout = seconds(timeout)?;
-        let inner = {
-            let agent = self.process.borrow(py);
-            match agent.forks == forks() {
-                true => agent.inner.clone(),
-                // It belongs to the parent: this process has sent nothing.
-                false => None,
-            }
-        };
-        let Some(inner) = inner else {
+        let Some(inner) = self.process.borrow(py).own() else {
+            // It belongs to the parent: this process has sent nothing.
             return Ok((0, 0));
         };
         let flushed = py.detach(|| block_on(inner.shutdown(timeout)))?;
@@ -134,8 +149,10 @@ impl PyAgent {
         Ok(self.process.borrow_mut(py).current()?.name().to_owned())
     }
 
-    /// The agent's counters: hits_accepted, hits_dropped, hits_acknowledged, denials_live, blind_for (seconds, or
-    /// None).
+    /// The agent's counters: hits_accepted, hits_dropped, hits_acknowledged, denials_live, holds_live, blind_for
+    /// (seconds, or None). Where no limit is applied, these tell why: connections_refused (because of TLS or tokens),
+    /// connections_ended (because of what was received), links_lost, names_not_resolved, feeds_opened, welcomes (0: no
+    /// aggregator was ever reached).
     fn stats(&self, py: Python<'_>) -> PyResult<HashMap<&'static str, Option<f64>>> {
         let stats = self.process.borrow_mut(py).current()?.stats();
         let count = |count: u64| Some(count as f64);
@@ -145,6 +162,12 @@ impl PyAgent {
             ("hits_acknowledged", count(stats.hits_acknowledged)),
             ("denials_live", count(stats.denials_live)),
             ("holds_live", count(stats.holds_live)),
+            ("connections_refused", count(stats.connections_refused)),
+            ("connections_ended", count(stats.connections_ended)),
+            ("links_lost", count(stats.links_lost)),
+            ("names_not_resolved", count(stats.names_not_resolved)),
+            ("feeds_opened", count(stats.feeds_opened)),
+            ("welcomes", count(stats.welcomes)),
             (
                 "blind_for",
                 stats.blind_for.map(|blind| blind.as_secs_f64()),
@@ -156,12 +179,4 @@ impl PyAgent {
         let aggregators = &self.process.borrow(py).settings.aggregators;
         format!("Agent(aggregators={aggregators:?})")
     }
-}
-
-fn block_on<F: Future>(future: F) -> PyResult<F::Output> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build();
-    let runtime = runtime.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-    Ok(runtime.block_on(future))
 }

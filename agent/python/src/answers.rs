@@ -107,25 +107,20 @@ pub(crate) fn of_answer(
     }
 }
 
+/// A mistake of the service raises; it is nothing that a client could be told.
 pub(crate) fn of_refused(py: Python<'_>, error: &agent::Refused) -> PyResult<Py<PyAny>> {
-    match error {
-        agent::Refused::Misuse(misuse) => Err(PyValueError::new_err(misuse.to_string())),
-        error => denied(py, error.http(), retry_after(error.denied())),
+    if error.is_caller_error() {
+        return Err(PyValueError::new_err(match error {
+            agent::Refused::Denied(_) => {
+                "the resource is limited by copies, not by rate: expected Agent.copies".to_owned()
+            }
+            error => error.to_string(),
+        }));
     }
-}
-
-pub(crate) fn denied(
-    py: Python<'_>,
-    answer: HttpAnswer,
-    retry_after: Option<f64>,
-) -> PyResult<Py<PyAny>> {
+    let wait = error.denied().and_then(agent::Denied::retry_after);
     let denied = PyDenied {
-        answer,
-        retry_after,
+        answer: error.http(),
+        retry_after: wait.map(|wait| wait.as_secs_f64()),
     };
     Ok(denied.into_pyobject(py)?.into_any().unbind())
-}
-
-pub(crate) fn retry_after(denied: Option<&agent::Denied>) -> Option<f64> {
-    Some(denied?.retry_after()?.as_secs_f64())
 }

@@ -1,11 +1,11 @@
 //! Copies, and holds of them.
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tollgate_agent as agent;
 
-use crate::answers::{denied, retry_after};
+use crate::answers::of_refused;
 use crate::forks;
+use crate::numbers;
 use crate::process::ProcessAgent;
 
 /// A resource that is limited by copies.
@@ -49,7 +49,11 @@ impl PyCopies {
     /// Takes copies. Returns a Hold, which is true and gives them back at the end of its `with`, or Denied, which is
     /// false.
     #[pyo3(signature = (domain, copies=1))]
-    fn reserve(slf: &Bound<'_, Self>, domain: &str, copies: u32) -> PyResult<Py<PyAny>> {
+    fn reserve(
+        slf: &Bound<'_, Self>,
+        domain: &str,
+        #[pyo3(from_py_with = numbers::copies)] copies: u32,
+    ) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         let (answer, made) = {
             let mut of = slf.borrow_mut();
@@ -63,8 +67,7 @@ impl PyCopies {
                 };
                 Ok(hold.into_pyobject(py)?.into_any().unbind())
             }
-            Err(agent::Refused::Misuse(misuse)) => Err(PyValueError::new_err(misuse.to_string())),
-            Err(error) => denied(py, error.http(), retry_after(denied_of(&error))),
+            Err(error) => of_refused(py, &error),
         }
     }
 
@@ -132,12 +135,5 @@ impl PyHold {
 impl Drop for PyHold {
     fn drop(&mut self) {
         self.release();
-    }
-}
-
-fn denied_of(error: &agent::Refused) -> Option<&agent::Denied> {
-    match error {
-        agent::Refused::Denied(denied) => Some(denied),
-        _ => None,
     }
 }

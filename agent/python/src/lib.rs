@@ -1,13 +1,15 @@
 //! The agent for Python: the classes of `tollgate._tollgate`.
 //!
-//! No call waits, so only `ready` and `shutdown` release the interpreter's lock. After a fork the child has none of
-//! the agent's threads: its copies of these objects notice that, and the child's first call makes an agent of its
-//! own, with the same settings. What stays true: an object is only borrowed under the interpreter's lock, so that no
-//! fork happens while one is in use.
+//! No call waits, so only `ready`, `shutdown` and the end of the process release the interpreter's lock. After a fork
+//! the child has none of the agent's threads: its copies of these objects notice that, and the child's first call makes
+//! an agent of its own, with the same settings. What stays true: an object is only borrowed under the interpreter's
+//! lock, so that no fork happens while one is in use.
 
 mod agent;
 mod answers;
 mod copies;
+mod lines;
+mod numbers;
 mod process;
 mod rate;
 

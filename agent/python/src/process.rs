@@ -2,6 +2,8 @@
 //!
 //! What stays true: the child of a fork neither uses nor ends anything of its parent's agent.
 
+use std::time::Duration;
+
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use tollgate_agent as agent;
@@ -9,13 +11,19 @@ use tollgate_agent as agent;
 use crate::forks;
 
 /// An agent's settings, kept for another agent after a fork.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct AgentSettings {
     pub from_env: bool,
     pub name: Option<String>,
     pub aggregators: Vec<String>,
     pub domain_key_file: Option<String>,
     pub key_file: Option<String>,
+    pub tls_ca_file: Option<String>,
+    pub tls_server_name: Option<String>,
+    /// The agent's own certificate, and its key.
+    pub tls_identity: Option<(String, String)>,
+    pub token_file: Option<String>,
+    pub trusts_network: bool,
 }
 
 impl AgentSettings {
@@ -36,6 +44,21 @@ impl AgentSettings {
         if let Some(path) = &self.key_file {
             builder = builder.key_file(path);
         }
+        if let Some(path) = &self.tls_ca_file {
+            builder = builder.tls_ca_file(path);
+        }
+        if let Some(name) = &self.tls_server_name {
+            builder = builder.tls_server_name(name);
+        }
+        if let Some((cert, key)) = &self.tls_identity {
+            builder = builder.tls_identity(cert, key);
+        }
+        if let Some(path) = &self.token_file {
+            builder = builder.token_file(path);
+        }
+        if self.trusts_network {
+            builder = builder.trust_network();
+        }
         builder.build()
     }
 
@@ -52,8 +75,8 @@ impl AgentSettings {
 }
 
 /// The agent, and the process in which it was made. A class, so that it is only borrowed under the interpreter's
-/// lock.
-#[pyclass]
+/// lock; `tollgate._exit` keeps weak references to all of them.
+#[pyclass(module = "tollgate", weakref)]
 pub(crate) struct ProcessAgent {
     pub settings: AgentSettings,
     pub inner: Option<agent::Agent>,
@@ -70,6 +93,14 @@ impl ProcessAgent {
         })
     }
 
+    /// The agent, if this process made it.
+    pub fn own(&self) -> Option<agent::Agent> {
+        match self.forks == forks() {
+            true => self.inner.clone(),
+            false => None,
+        }
+    }
+
     /// This process's agent.
     pub fn current(&mut self) -> PyResult<&agent::Agent> {
         if self.forks != forks() || self.inner.is_none() {
@@ -81,4 +112,25 @@ impl ProcessAgent {
         let inner = self.inner.as_ref();
         inner.ok_or_else(|| PyRuntimeError::new_err("the agent has ended"))
     }
+}
+
+#[pymethods]
+impl ProcessAgent {
+    /// Sends what was recorded, for at most this many seconds. That of a parent, which continues there, is left alone.
+    fn end(slf: Py<Self>, py: Python<'_>, timeout: f64) -> PyResult<()> {
+        let Some(inner) = slf.borrow(py).own() else {
+            return Ok(());
+        };
+        let timeout = Duration::try_from_secs_f64(timeout).unwrap_or_default();
+        py.detach(|| block_on(inner.shutdown(timeout)))?;
+        Ok(())
+    }
+}
+
+pub(crate) fn block_on<F: Future>(future: F) -> PyResult<F::Output> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    let runtime = runtime.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    Ok(runtime.block_on(future))
 }

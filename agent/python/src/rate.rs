@@ -6,6 +6,7 @@ use tollgate_agent as agent;
 
 use crate::answers::{of_answer, of_refused};
 use crate::forks;
+use crate::numbers;
 use crate::process::ProcessAgent;
 
 /// A resource that is limited by rate.
@@ -48,7 +49,11 @@ impl PyRate {
 impl PyRate {
     /// Counts a call of a domain. Returns Allowed, which is true, or Denied, which is false.
     #[pyo3(signature = (domain, copies=1))]
-    fn hit(slf: &Bound<'_, Self>, domain: &str, copies: u32) -> PyResult<Py<PyAny>> {
+    fn hit(
+        slf: &Bound<'_, Self>,
+        domain: &str,
+        #[pyo3(from_py_with = numbers::copies)] copies: u32,
+    ) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         // Borrowed only for the call: making an object may run the interpreter's garbage collector.
         let answer = {
@@ -71,14 +76,23 @@ impl PyRate {
 
     /// Counts copies that were used, whatever the limits are.
     #[pyo3(signature = (domain, copies=1))]
-    fn record(&mut self, py: Python<'_>, domain: &str, copies: u32) -> PyResult<()> {
+    fn record(
+        &mut self,
+        py: Python<'_>,
+        domain: &str,
+        #[pyo3(from_py_with = numbers::copies)] copies: u32,
+    ) -> PyResult<()> {
         self.current(py)?.record(domain, copies);
         Ok(())
     }
 
     /// Counts a call whose cost is known only afterwards. Returns an Estimate, which is true, or Denied, which is
     /// false.
-    fn hit_estimated(slf: &Bound<'_, Self>, domain: &str, copies: u32) -> PyResult<Py<PyAny>> {
+    fn hit_estimated(
+        slf: &Bound<'_, Self>,
+        domain: &str,
+        #[pyo3(from_py_with = numbers::copies)] copies: u32,
+    ) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         let answer = slf.borrow_mut().current(py)?.hit_estimated(domain, copies);
         match answer {
@@ -108,7 +122,7 @@ pub(crate) struct PyEstimate(Option<agent::Estimate>);
 #[pymethods]
 impl PyEstimate {
     /// Settles the call by its actual cost: the difference is counted, or given back. Once only.
-    fn settle(&mut self, actual: u32) -> PyResult<()> {
+    fn settle(&mut self, #[pyo3(from_py_with = numbers::copies)] actual: u32) -> PyResult<()> {
         let Some(estimate) = self.0.take() else {
             return Err(PyRuntimeError::new_err("it is settled already"));
         };

@@ -1,5 +1,6 @@
 """A real aggregator for the tests: the program that TOLLGATE_BINARY names, or `tollgate` of a build of the workspace."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -31,29 +32,59 @@ def binary():
     return found[0]
 
 
-@pytest.fixture
-def aggregator(tmp_path):
-    """The address that agents need."""
-    limits = tmp_path / "limits.toml"
+TLS = """
+[listen.tls]
+cert = "keys/tollgate.pem"
+key = "keys/tollgate.key"
+[security]
+tokens_file = "keys/tokens.toml"
+"""
+
+
+@contextlib.contextmanager
+def serving(directory, *more):
+    """An aggregator's addresses by name: agents, http, feed."""
+    limits = directory / "limits.toml"
     limits.write_text(LIMITS)
     any_port = "127.0.0.1:0"
     process = subprocess.Popen(
-        [binary(), "serve", "--with-stdin", "--journal", tmp_path / "journal", "--limits", limits]
-        + ["--http", any_port, "--agents", any_port, "--feed", any_port],
+        [binary(), "serve", "--with-stdin", "--journal", directory / "journal", "--limits", limits]
+        + ["--http", any_port, "--agents", any_port, "--feed", any_port, *more],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=tmp_path,
+        cwd=directory,
     )
     try:
         for line in process.stderr:
-            found = re.search(r"listening .*agents=(\S+)", line)
-            if found:
-                yield found.group(1)
+            if re.search(r"listening .*agents=\S+", line):
+                yield dict(re.findall(r"(agents|http|feed)=(\S+)", line))
                 break
         else:
             raise AssertionError("the aggregator does not listen")
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def addresses(tmp_path):
+    with serving(tmp_path) as addresses:
+        yield addresses
+
+
+@pytest.fixture
+def aggregator(addresses):
+    """The address that agents need."""
+    return addresses["agents"]
+
+
+@pytest.fixture
+def secured(tmp_path):
+    """The address of an aggregator with TLS, and the directory of its keys, with a token for agents."""
+    for args in (["ca"], ["cert", "tollgate"], ["token", "services", "--role", "agent"]):
+        subprocess.run([binary(), "keys", "--dir", "keys", *args], cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "tollgate.toml").write_text(TLS)
+    with serving(tmp_path, "--config", "tollgate.toml") as addresses:
+        yield addresses["agents"], tmp_path / "keys"

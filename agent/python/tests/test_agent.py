@@ -2,7 +2,11 @@
 
 import json
 import os
+import re
+import subprocess
+import sys
 import time
+import urllib.request
 
 import http_sfv
 import pytest
@@ -147,3 +151,92 @@ def test_a_child_has_an_agent_of_its_own(agent):
     assert agent.copies("api.exports").held("acme") == 1
     # The parent continues, and knows what its children used.
     denied(search, "forked")
+
+
+def test_mistakes_of_the_service_raise_a_value_error(agent):
+    search, exports = agent.rate("api.search"), agent.copies("api.exports")
+    estimate = search.hit_estimated("globex", 1)
+    for copies in (-1, 2**32, 10**30):
+        for call in (
+            lambda: search.hit("globex", copies),
+            lambda: search.hit_estimated("globex", copies),
+            lambda: search.record("globex", copies),
+            lambda: exports.reserve("globex", copies),
+            lambda: estimate.settle(copies),
+        ):
+            with pytest.raises(ValueError, match="copies: expected a number from 0 to 4294967295"):
+                call()
+    estimate.settle(1)
+    with pytest.raises(TypeError):
+        search.hit("globex", "1")
+    assert search.peek("globex")
+    of_copies = agent.rate("api.exports")
+
+    def mistake():
+        try:
+            return of_copies.hit("globex") and None
+        except ValueError as error:
+            return str(error)
+
+    # Once the agent has received the limits, which a new aggregator first writes to its log.
+    assert "limited by copies, not by rate" in until(mistake)
+    with pytest.raises(ValueError, match="limited by copies, not by rate"):
+        of_copies.peek("globex")
+
+
+COUNTED = """
+import os, sys, tollgate
+agent = tollgate.Agent([sys.argv[1]], name="short")
+free = agent.rate("api.free")
+def hits():
+    for _ in range(100):
+        free.hit("acme")
+hits()
+if os.fork() == 0:
+    hits()
+    sys.exit()
+assert os.wait()[1] == 0
+"""
+
+
+def test_what_was_counted_is_sent_when_the_process_ends(addresses):
+    subprocess.run([sys.executable, "-c", COUNTED, addresses["agents"]], check=True)
+
+    def granted():
+        with urllib.request.urlopen(f"http://{addresses['http']}/metrics") as metrics:
+            rows = re.findall(rb"^tollgate_hits_granted_total\S* (\S+)$", metrics.read(), re.MULTILINE)
+        return True if sum(map(float, rows)) == 200 else None
+
+    until(granted)
+
+
+def test_the_end_of_a_process_does_not_wait_long_for_aggregators_that_are_away():
+    lines = "import tollgate; a = tollgate.Agent(['127.0.0.1:1']); a.rate('api.free').hit('acme')"
+    subprocess.run([sys.executable, "-c", lines], check=True, timeout=60)
+
+
+def test_an_agent_speaks_tls_and_reports_missing_credentials(secured):
+    address, keys = secured
+    agent = tollgate.Agent(
+        [address],
+        tls_ca_file=str(keys / "ca.pem"),
+        tls_server_name="tollgate",
+        token_file=str(keys / "services.token"),
+    )
+    search = agent.rate("api.search")
+    assert agent.ready(10) and not search.hit("acme").blind
+    assert agent.stats()["welcomes"] == 1 and agent.stats()["connections_refused"] == 0
+    with pytest.raises(ValueError):
+        tollgate.Agent([address], tls_ca_file=str(keys / "none.pem"))
+    with pytest.raises(ValueError, match="stderr"):
+        tollgate.Agent([address], log="loud")
+    lines = f"""
+import time, tollgate
+agent = tollgate.Agent([{address!r}], log="stderr")
+search = agent.rate("api.search")
+while not agent.stats()["connections_refused"]:
+    time.sleep(0.005)
+assert search.hit("acme").blind
+"""
+    done = subprocess.run([sys.executable, "-c", lines], check=True, timeout=60, capture_output=True, text=True)
+    assert "because of credentials" in done.stderr

@@ -159,3 +159,69 @@ def test_a_headers_bytes_are_one_domain_whoever_reads_them():
     ]:
         assert asgi({"headers": [(b"x-tenant", sent)]}) == domain
         assert wsgi({"HTTP_X_TENANT": sent.decode("latin-1")}) == domain
+
+
+def test_a_mistake_of_the_service_lets_requests_through_and_is_logged_once(aggregator, caplog):
+    import asyncio
+
+    agent = tollgate.Agent([aggregator])
+    # The wrong way round: exports are limited by copies, and search by rate.
+    exports, search = agent.rate("api.exports"), agent.copies("api.search")
+    assert agent.ready(10)
+
+    def is_mistake(call):
+        try:
+            call("acme")
+        except ValueError:
+            return True
+        return False
+
+    end = time.monotonic() + 10
+    # Until the agent has received the limits, which a new aggregator first writes to its log.
+    while not (is_mistake(exports.hit) and is_mistake(search.reserve)):
+        assert time.monotonic() < end
+    environ = {"REQUEST_METHOD": "GET", "REMOTE_ADDR": "acme"}
+    scope = {"type": "http", "headers": [], "client": ("acme", 1)}
+
+    def of_wsgi(environ, start_response):
+        return [b"served"]
+
+    served = []
+
+    async def of_asgi(scope, receive, send):
+        served.append(scope)
+
+    for limits in (
+        tollgate.wsgi.LimitMiddleware(of_wsgi, exports),
+        tollgate.wsgi.HoldMiddleware(of_wsgi, search),
+    ):
+        assert [limits(environ, None) for _ in range(2)] == [[b"served"]] * 2 and limits.misused == 2
+    for limits in (
+        tollgate.asgi.LimitMiddleware(of_asgi, exports),
+        tollgate.asgi.HoldMiddleware(of_asgi, search),
+    ):
+        for _ in range(2):
+            asyncio.run(limits(scope, None, None))
+        assert limits.misused == 2
+    assert len(served) == 4
+    assert len([line for line in caplog.records if "let through without a limit" in line.getMessage()]) == 4
+
+
+def test_a_refused_head_has_no_body(aggregator):
+    agent = tollgate.Agent([aggregator])
+    exports = agent.copies("api.exports")
+    assert agent.ready(10)
+    keep = [exports.reserve("acme"), exports.reserve("acme")]
+    end = time.monotonic() + 10
+    while exports.reserve("acme"):
+        assert time.monotonic() < end
+    middleware = tollgate.wsgi.HoldMiddleware(None, exports)
+    started = []
+
+    def start(status, headers):
+        started.append((status, dict(headers)["content-length"]))
+
+    (body,) = middleware({"REQUEST_METHOD": "GET", "REMOTE_ADDR": "acme"}, start)
+    assert list(middleware({"REQUEST_METHOD": "HEAD", "REMOTE_ADDR": "acme"}, start)) == [] and all(keep)
+    assert [code for code, _ in started] == ["429 Too Many Requests"] * 2
+    assert [int(length) for _, length in started] == [len(body)] * 2

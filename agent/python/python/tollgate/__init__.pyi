@@ -12,6 +12,12 @@ class Agent:
         name: Optional[str] = None,
         key_file: Optional[str] = None,
         domain_key_file: Optional[str] = None,
+        tls_ca_file: Optional[str] = None,
+        tls_server_name: Optional[str] = None,
+        tls_identity: Optional[Tuple[str, str]] = None,
+        token_file: Optional[str] = None,
+        trust_network: bool = False,
+        log: Optional[str] = None,
     ) -> None: ...
     @staticmethod
     def from_env() -> Agent: ...

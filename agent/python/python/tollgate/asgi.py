@@ -3,8 +3,14 @@
     app.add_middleware(tollgate.asgi.LimitMiddleware, rate=agent.rate("api.search"), key=tollgate.asgi.header("x-tenant"))
 
 `key` is a function that takes the scope and returns the domain, or None. A request without a domain is let through, or
-counted for `or_domain` if that is given. Anything but an HTTP request passes.
+counted for `or_domain` if that is given. Anything but an HTTP request passes. A call that makes no sense, like one
+about a resource that is limited in the other way, is a mistake of the service: the request is let through, counted in
+`misused`, and the first one is logged.
 """
+
+import logging as _logging
+
+_log = _logging.getLogger("tollgate")
 
 
 def header(name):
@@ -39,6 +45,7 @@ class _Middleware:
     def __init__(self, app, key, cost, skip, or_domain):
         self.app, self.key, self.cost, self.skip, self.or_domain = app, key, cost, skip, or_domain
         self.undecided = 0
+        self.misused = 0
 
     def _subject(self, scope):
         """The domain and copies of a request; None if the request is not limited."""
@@ -50,6 +57,16 @@ class _Middleware:
             return None
         copies = self.cost(scope) if self.cost else 1
         return (domain, copies) if copies else None
+
+    def _asked(self, call, subject):
+        """The answer to a call; None if the service made a mistake, which is not the client's."""
+        try:
+            return call(*subject)
+        except ValueError as error:
+            self.misused += 1
+            if self.misused == 1:
+                _log.error("requests are let through without a limit, since calls are invalid: %s", error)
+            return None
 
 
 class LimitMiddleware(_Middleware):
@@ -63,7 +80,9 @@ class LimitMiddleware(_Middleware):
         subject = self._subject(scope)
         if subject is None:
             return await self.app(scope, receive, send)
-        answer = self.rate.hit(*subject)
+        answer = self._asked(self.rate.hit, subject)
+        if answer is None:
+            return await self.app(scope, receive, send)
         if not answer:
             return await _refuse(send, answer)
         told = answer.headers() if answer.remaining is not None else None
@@ -90,7 +109,10 @@ class HoldMiddleware(_Middleware):
         subject = self._subject(scope)
         if subject is None:
             return await self.app(scope, receive, send)
-        with self.copies.reserve(*subject) as hold:
+        hold = self._asked(self.copies.reserve, subject)
+        if hold is None:
+            return await self.app(scope, receive, send)
+        with hold:
             if not hold:
                 return await _refuse(send, hold)
             return await self.app(scope, receive, send)

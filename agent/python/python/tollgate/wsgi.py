@@ -3,10 +3,15 @@
     app.wsgi_app = tollgate.wsgi.LimitMiddleware(app.wsgi_app, agent.rate("api.search"), tollgate.wsgi.header("X-Tenant"))
 
 `key` is a function that takes the environ and returns the domain, or None. A request without a domain is let through,
-or counted for `or_domain` if that is given.
+or counted for `or_domain` if that is given. A call that makes no sense, like one about a resource that is limited in
+the other way, is a mistake of the service: the request is let through, counted in `misused`, and the first
+one is logged.
 """
 
+import logging as _logging
 from http import HTTPStatus as _HTTPStatus
+
+_log = _logging.getLogger("tollgate")
 
 
 def header(name):
@@ -27,17 +32,19 @@ def client(environ):
     return environ.get("REMOTE_ADDR") or None
 
 
-def _refuse(start_response, denied):
+def _refuse(environ, start_response, denied):
     body = denied.body().encode()
     headers = list(denied.headers().items()) + [("content-length", str(len(body)))]
     start_response(f"{denied.status} {_HTTPStatus(denied.status).phrase}", headers)
-    return [body]
+    # The answer to HEAD has the fields of the one to GET, and no body.
+    return [] if environ.get("REQUEST_METHOD") == "HEAD" else [body]
 
 
 class _Middleware:
     def __init__(self, app, key, cost, skip, or_domain):
         self.app, self.key, self.cost, self.skip, self.or_domain = app, key, cost, skip, or_domain
         self.undecided = 0
+        self.misused = 0
 
     def _subject(self, environ):
         """The domain and copies of a request; None if the request is not limited."""
@@ -49,6 +56,16 @@ class _Middleware:
             return None
         copies = self.cost(environ) if self.cost else 1
         return (domain, copies) if copies else None
+
+    def _asked(self, call, subject):
+        """The answer to a call; None if the service made a mistake, which is not the client's."""
+        try:
+            return call(*subject)
+        except ValueError as error:
+            self.misused += 1
+            if self.misused == 1:
+                _log.error("requests are let through without a limit, since calls are invalid: %s", error)
+            return None
 
 
 class LimitMiddleware(_Middleware):
@@ -62,9 +79,11 @@ class LimitMiddleware(_Middleware):
         subject = self._subject(environ)
         if subject is None:
             return self.app(environ, start_response)
-        answer = self.rate.hit(*subject)
+        answer = self._asked(self.rate.hit, subject)
+        if answer is None:
+            return self.app(environ, start_response)
         if not answer:
-            return _refuse(start_response, answer)
+            return _refuse(environ, start_response, answer)
         told = answer.headers() if answer.remaining is not None else None
         if not told:
             return self.app(environ, start_response)
@@ -103,9 +122,11 @@ class HoldMiddleware(_Middleware):
         subject = self._subject(environ)
         if subject is None:
             return self.app(environ, start_response)
-        hold = self.copies.reserve(*subject)
+        hold = self._asked(self.copies.reserve, subject)
+        if hold is None:
+            return self.app(environ, start_response)
         if not hold:
-            return _refuse(start_response, hold)
+            return _refuse(environ, start_response, hold)
         try:
             return _HeldBody(self.app(environ, start_response), hold)
         except BaseException:

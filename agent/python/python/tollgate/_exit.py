@@ -1,0 +1,22 @@
+"""At the end of the interpreter, agents send what they have recorded.
+
+A child of a fork leaves its parent's agents alone. No exit function runs, and nothing is sent, after os._exit, after a
+signal without a handler, and in children of multiprocessing before Python 3.13: call Agent.shutdown there.
+"""
+
+import atexit
+import time
+import weakref
+
+# For all agents together: a service that is stopped does not wait for aggregators that are away.
+WITHIN_SECONDS = 2.0
+
+# The agents of this process, and of those that it was forked from.
+opened = weakref.WeakSet()
+
+
+@atexit.register
+def _end():
+    until = time.monotonic() + WITHIN_SECONDS
+    for agent in list(opened):
+        agent.end(max(0.0, until - time.monotonic()))

@@ -1,0 +1,30 @@
+//! The agent's warnings and errors on standard error, for services that ask for them.
+//!
+//! Each line is one write, without the lock of standard error: another thread may hold it during a fork, and then no
+//! thread of the child would ever release it. What stays true: a service that has not asked is told nothing.
+
+use std::io;
+
+use tracing_subscriber::filter::LevelFilter;
+
+struct Stderr;
+
+impl io::Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(io::stderr(), bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Prints them from now on, for all agents of the process.
+pub(crate) fn print_to_stderr() {
+    // Fails if it was called before.
+    let _ = tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::WARN)
+        .with_ansi(false)
+        .with_writer(|| Stderr)
+        .try_init();
+}
