@@ -1,4 +1,4 @@
-//! A journal that lost files, that cannot be closed, or that has too few descriptors: each is named, with an exit
+//! A journal that lost files, that cannot be closed, or that has too few descriptors or bytes: each is named, with an exit
 //! code of its own.
 
 use std::path::Path;
@@ -41,6 +41,21 @@ fn a_journal_that_lost_a_partition_is_refused_by_name() {
     served.await_ready();
     served.signal("TERM");
     assert_eq!(served.await_end().0.code(), Some(0));
+}
+
+#[test]
+fn too_few_bytes_for_the_partitions_are_refused_at_start() {
+    let dir = directory(LIMITS);
+    let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .current_dir(dir.path())
+        .env("TOLLGATE_JOURNAL_RETENTION_BYTES", "17MiB")
+        .args(["serve", "--limits", "limits.toml", "--partitions", "4"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(78), "{text}");
+    let expected = "retention_bytes = 17825792 bytes: expected at least 18MiB for 4 partitions";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]

@@ -91,7 +91,28 @@ pub struct JournalConfig {
     pub queue_bytes_max: usize,
 }
 
+/// The least and the greatest length of a segment whose length is chosen by [`JournalConfig::bounded`]. Beginning one
+/// costs two syncs, so short ones cost time; long ones are removed late.
+const CHOSEN_SEGMENT_BYTES: (u64, u64) = (1024 * 1024, 64 * 1024 * 1024);
+
 impl JournalConfig {
+    /// Chooses the length of segments, so that all segments together keep to `retention_bytes`: those that are being
+    /// written, one for each partition of each stream, are never removed, and get half of the bytes.
+    ///
+    /// # Errors
+    ///
+    /// The least number of bytes for so many partitions, if `retention_bytes` is less.
+    pub fn bounded(mut self, retention_bytes: u64) -> Result<Self, u64> {
+        let (least, most) = CHOSEN_SEGMENT_BYTES;
+        let written = 2 * (2 * u64::from(self.partitions) + 1);
+        if retention_bytes / written < least {
+            return Err(written * least);
+        }
+        self.retention_bytes = retention_bytes;
+        self.segment_bytes = (retention_bytes / written).min(most);
+        Ok(self)
+    }
+
     /// The default settings, in a directory.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {

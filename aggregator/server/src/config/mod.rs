@@ -29,7 +29,7 @@ pub use source::{Given, OPTIONS, from_environment, variable};
 use crate::edge::Bounds;
 use hosts::has_port;
 use source::ConfigSource;
-use tollgate_limits::parse_span;
+use tollgate_limits::{parse_span, print_span};
 use tollgate_shared::names::check_name;
 use tollgate_shared::time::Span;
 
@@ -217,12 +217,29 @@ impl Config {
             telemetry: Telemetry::read(&mut source),
             domain_key_file: source.file("security.domain_key_file"),
         };
+        if kind == LogKind::Journal {
+            refuse_lost_records(&mut source, &config);
+        }
         if source.faults.is_empty() {
             Ok(config)
         } else {
             Err(OptionFaults(source.faults))
         }
     }
+}
+
+/// Refuses a retention by which records could go before a snapshot has them: a snapshot is due after `snapshot.every`,
+/// and writing it takes some time.
+fn refuse_lost_records(source: &mut ConfigSource, config: &Config) {
+    let (retention, every) = (config.journal.retention, config.snapshot.every);
+    let pair = [("journal.retention", retention), ("snapshot.every", every)];
+    let is_refused = |(path, _): &(&'static str, Duration)| source.is_refused(path);
+    if every.saturating_mul(2) <= retention || pair.iter().any(is_refused) {
+        return;
+    }
+    let texts =
+        pair.map(|(path, time)| (path, format!("\"{}\"", print_span(Span::from_std(time)))));
+    source.refuse_pair(texts, ["at least twice", "at most half of"]);
 }
 
 fn read_threads(source: &mut ConfigSource) -> Option<NonZeroUsize> {
@@ -252,7 +269,10 @@ fn read_name(source: &mut ConfigSource, host: &str) -> String {
 
 impl Journal {
     fn read(source: &mut ConfigSource) -> Self {
-        const SECOND: Duration = Duration::from_secs(1);
+        // A partition without hits goes without a snapshot for 10,000 records, which are up to 84 minutes of ticks.
+        // Totals and acts of operators may be among them.
+        const LEAST: Duration = Duration::from_secs(2 * 3_600);
+        const MOST: Duration = Duration::from_secs(36_500 * 24 * 3_600);
         Self {
             dir: source.text(
                 "journal.dir",
@@ -276,11 +296,11 @@ impl Journal {
                     _ => None,
                 },
             ),
-            retention: source.duration(
+            retention: source.text(
                 "journal.retention",
-                "a duration of at least 1s, such as \"24h\"",
+                "a duration from 2h to 36500d, such as \"24h\"; what no snapshot has yet must not be removed",
                 Duration::from_secs(24 * 3_600),
-                SECOND,
+                |text| read_duration(text).filter(|time| (LEAST..=MOST).contains(time)),
             ),
             retention_bytes: source.text(
                 "journal.retention_bytes",

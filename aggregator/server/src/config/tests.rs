@@ -75,7 +75,7 @@ fn all_faults_are_reported_together_by_path() {
             "tollgate.toml: name = 7: expected 1 to 256 bytes without `*` and control characters; empty: the host's name",
             "tollgate.toml: journal.partitions = 1025: expected a whole number from 0 to 1024; 0: as an existing journal has, and 16 for a new one",
             "tollgate.toml: journal.ack = \"maybe\": expected \"written\" or \"synced\"",
-            "tollgate.toml: journal.retention = \"1 day\": expected a duration of at least 1s, such as \"24h\"",
+            "tollgate.toml: journal.retention = \"1 day\": expected a duration from 2h to 36500d, such as \"24h\"; what no snapshot has yet must not be removed",
             "tollgate.toml: listen.http = \"7400\": expected an address such as \"127.0.0.1:7400\", or the name of one and a port, such as \"localhost:7400\"",
             "tollgate.toml: listen.agents = \"0.0.0.0:7401\": expected a loopback address; or listen.tls.cert, listen.tls.key and security.tokens_file (`tollgate keys` makes them); or \"trusted-network\" for this listener in [listen.insecure]",
         ]
@@ -125,7 +125,19 @@ fn bounds_that_contradict_each_other_are_refused() {
             "feed.subscriber_queue_max = \"1GiB\"",
             "feed.subscriber_queue_max = \"1GiB\": expected at most listen.queues_max = \"256MiB\", the default",
         ),
+        (
+            "snapshot.every = \"13h\"",
+            "snapshot.every = \"13h\": expected at most half of journal.retention = \"24h\", the default",
+        ),
+        (
+            "[journal]\nretention = \"2h\"\n[snapshot]\nevery = \"90m\"",
+            "journal.retention = \"2h\": expected at least twice snapshot.every = \"90m\"",
+        ),
         // An invalid value is the only fault, whatever the other one is.
+        (
+            "[journal]\nretention = \"5s\"\n[snapshot]\nevery = \"13h\"",
+            "journal.retention = \"5s\": expected a duration from 2h to 36500d, such as \"24h\"; what no snapshot has yet must not be removed",
+        ),
         (
             "[listen]\nping_after = \"11m\"\nsilence_timeout = \"1s\"",
             "listen.ping_after = \"11m\": expected a duration from 10ms to 10m, such as \"10s\"",

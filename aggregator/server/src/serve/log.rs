@@ -56,9 +56,15 @@ fn open_journal(config: &config::Journal, events: LogSender) -> Result<OpenedLog
             config::Ack::Synced => journal::Ack::Synced,
         },
         retention: Span::from_std(config.retention),
-        retention_bytes: config.retention_bytes,
         ..defaults
     };
+    let journal = journal.bounded(config.retention_bytes).map_err(|least| {
+        ServeError::Refused(format!(
+            "journal.retention_bytes = {} bytes: expected at least {}MiB for {partitions} partitions",
+            config.retention_bytes,
+            least >> 20
+        ))
+    })?;
     let (journal, report) =
         journal::Journal::open(journal, JournalContext::of_this_machine(), events)
             .map_err(ServeError::Journal)?;

@@ -223,3 +223,42 @@ fn opening_faults_have_distinct_errors() {
     let none = kit.try_open().map(|_| ());
     assert!(matches!(none, Err(OpenError::CannotCreate { .. })));
 }
+
+#[test]
+fn segments_are_as_short_as_the_bound_on_bytes_needs() {
+    let of = |partitions, bytes| {
+        let config = JournalConfig {
+            partitions,
+            ..JournalConfig::new("journal")
+        };
+        config.bounded(bytes).map(|config| config.segment_bytes)
+    };
+    const MIB: u64 = 1 << 20;
+    assert_eq!(of(16, 8 << 30), Ok(64 * MIB));
+    assert_eq!(of(16, 660 * MIB), Ok(10 * MIB));
+    assert_eq!(of(16, 66 * MIB - 1), Err(66 * MIB));
+    assert_eq!(of(1, 2 * MIB), Err(6 * MIB));
+    assert_eq!(of(1, 6 * MIB), Ok(MIB));
+}
+
+#[test]
+fn all_segments_together_keep_to_the_bound_on_bytes() {
+    let mut kit = Kit::new();
+    kit.config.partitions = 1;
+    let bound = 6 << 20;
+    kit.config = kit.config.bounded(bound).expect("enough");
+    let mut open = kit.open();
+    let record = vec![7; 512 * 1024];
+    for n in 1..=40_u64 {
+        for stream in [Stream::Hits, Stream::Denials] {
+            // Old segments are looked for once a second.
+            kit.at(1_000 + 1_001 * n);
+            open.append(stream, 0, &record).expect("appended");
+        }
+    }
+    open.close();
+    let segments = [Stream::Hits, Stream::Denials].map(|stream| kit.segments(stream, 0));
+    let sizes = segments.iter().flatten();
+    let sizes = sizes.map(|file| std::fs::metadata(file).expect("there").len());
+    assert!(sizes.sum::<u64>() <= bound);
+}
