@@ -5,6 +5,7 @@
 //! DIR/running                       exists while a process writes, or after it was killed: boot id and durability
 //! DIR/lock                          locked while a process writes
 //! DIR/ends                          how far each partition is known to reach (`ends`)
+//! DIR/restored                      an operator put the journal back from a backup: the next opening removes the file
 //! DIR/hits-00003/00000000000000018250.seg     a segment, named by the offset of its first record
 //! DIR/limits-00000/…  DIR/denials-00003/…
 //! ```
@@ -24,6 +25,9 @@ pub const VERSION: u32 = 1;
 
 /// All streams, in the order in which the journal processes them.
 pub const STREAMS: [Stream; 3] = [Stream::Limits, Stream::Hits, Stream::Denials];
+
+/// The name of the file by which an operator states that the journal was put back from a backup.
+pub const RESTORED: &str = "restored";
 
 /// The file that describes the journal.
 pub fn description(dir: &Path) -> PathBuf {

@@ -10,8 +10,9 @@
 //! A torn end is cut off and reported; anything else that cannot be read is damage, and an error. So is an end before
 //! one that the log is known to have had (`ends`): a partition without its files, for example. Opening reads
 //! only the last segment (after a power cut the last two); readers find damage in earlier ones. If acknowledged
-//! records may have been lost, the generation grows, durably, before anything can be appended. Knows nothing of
-//! commands and followers.
+//! records may have been lost, the generation grows, durably, before anything can be appended. So it does if an operator
+//! states, by the file `restored`, that the journal is a backup: else agents that know the records after it would take
+//! new ones, at the same offsets, for old. Knows nothing of commands and followers.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -69,7 +70,7 @@ pub struct OpenReport {
     /// How the last writer ended.
     pub last_stop: LastStop,
     /// The generation of the log: 1 for a new journal, and greater after each stop in which acknowledged records
-    /// may have been lost.
+    /// may have been lost, and after the journal was restored from a backup.
     pub generation: u32,
     /// Partitions that have no record of this generation yet. The first record that the owner appends to each
     /// must state the generation. Listed at each opening until that record exists.
@@ -142,6 +143,7 @@ pub(super) fn open(
         remove_beyond_ends(&snapshots, &partitions).map_err(OpenError::io(dir))?;
         begin_generation(&**disk, dir, &mut description, &mut partitions)?;
     }
+    begin_if_restored(&**disk, dir, &mut description, &mut partitions)?;
     if last_stop.leaves_unsynced() {
         sync_promised(config.ack, &mut partitions)?;
     }
@@ -322,6 +324,30 @@ fn begin_generation(
         .map(|partition| (partition.stream, partition.index, partition.next))
         .collect();
     write_description(disk, dir, description)
+}
+
+/// Begins the next generation if an operator states that the journal was restored from a backup. The statement is
+/// removed last: if the process dies before, the next one begins a further generation, which does no harm.
+fn begin_if_restored(
+    disk: &dyn Disk,
+    dir: &Path,
+    description: &mut Description,
+    partitions: &mut [Partition],
+) -> Result<(), OpenError> {
+    // Listed and not read: another user may have made the file.
+    let names = disk.list(dir).map_err(OpenError::io(dir))?;
+    if !names.iter().any(|name| name == layout::RESTORED) {
+        return Ok(());
+    }
+    let path = dir.join(layout::RESTORED);
+    begin_generation(disk, dir, description, partitions)?;
+    disk.remove(&path).map_err(OpenError::io(path))?;
+    disk.sync_dir(dir).map_err(OpenError::io(dir))?;
+    tracing::warn!(
+        generation = description.generation,
+        "the journal was restored from a backup: the log begins a generation"
+    );
+    Ok(())
 }
 
 fn report(

@@ -262,3 +262,25 @@ fn all_segments_together_keep_to_the_bound_on_bytes() {
     let sizes = sizes.map(|file| std::fs::metadata(file).expect("there").len());
     assert!(sizes.sum::<u64>() <= bound);
 }
+
+#[test]
+fn a_restored_journal_begins_one_generation() {
+    let kit = Kit::new();
+    let mut open = kit.open();
+    open.append(Stream::Hits, 0, b"x").expect("appended");
+    open.close();
+    let statement = kit.config.dir.join("restored");
+    std::fs::write(&statement, b"").expect("written");
+    let report = kit.open_report();
+    assert_eq!((report.last_stop, report.generation), (LastStop::Clean, 2));
+    assert!(report.unbegun.contains(&(Stream::Hits, 0)), "{report:?}");
+    assert!(!statement.exists());
+    let mut open = kit.open();
+    assert_eq!(open.append(Stream::Hits, 0, b"generation 2"), Ok(1));
+    assert_eq!(
+        texts(&open.read_all(Stream::Hits, 0, 0)),
+        ["x", "generation 2"]
+    );
+    open.close();
+    assert_eq!(kit.open_report().generation, 2);
+}
