@@ -182,7 +182,7 @@ fn exit_of_journal(error: &OpenError) -> Exit {
         | OpenError::Newer { .. }
         | OpenError::NotAJournal { .. }
         | OpenError::OtherPartitions { .. } => Exit::Config,
-        OpenError::Corrupt(_) => Exit::Data,
+        OpenError::Corrupt(_) | OpenError::Damaged { .. } => Exit::Data,
         OpenError::Io { .. } => Exit::Io,
     }
 }

@@ -44,6 +44,29 @@ fn a_journal_that_lost_a_partition_is_refused_by_name() {
 }
 
 #[test]
+fn a_damaged_small_file_of_a_journal_is_refused_by_name() {
+    let dir = directory(LIMITS);
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    served.signal("TERM");
+    assert_eq!(served.await_end().0.code(), Some(0));
+    for damaged in ["journal", "ends"] {
+        let path = dir.path().join("tollgate-data").join(damaged);
+        let whole = std::fs::read(&path).unwrap();
+        for left in [0, whole.len() / 2] {
+            std::fs::write(&path, &whole[..left]).unwrap();
+            let (exit, text) = refused(dir.path());
+            assert_eq!(exit, 65, "{text}");
+            assert!(text.contains(&format!("file `{damaged}`")), "{text}");
+            let audit = ["audit", "--journal", "tollgate-data"];
+            let (exit, stdout, stderr) = run(dir.path(), &audit);
+            assert_eq!(exit, 65, "{stdout}{stderr}");
+        }
+        std::fs::write(&path, whole).unwrap();
+    }
+}
+
+#[test]
 fn too_few_bytes_for_the_partitions_are_refused_at_start() {
     let dir = directory(LIMITS);
     let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))

@@ -9,12 +9,12 @@
 //! gets each record once and in order, or an event that says why not.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tollgate_shared::time::Timestamp;
+use tollgate_shared::log_lines::LineInterval;
+use tollgate_shared::time::{Span, Timestamp};
 
 use super::super::{Answer, Append, AppendError, Delivered, LogEvent, Stream, Ticket};
 use super::disk::Disk;
@@ -37,6 +37,9 @@ const TIDY_EVERY_MS: u64 = 1_000;
 /// How long a partition whose append failed keeps the whole log `Down` if nobody tries that partition
 /// again. The owner retries several times within this time.
 const FAILING_MS: u64 = 2_000;
+
+/// How often the log says that a segment or an end cannot be written or removed, which is tried each second.
+const TROUBLE_EVERY: Span = Span::from_secs(60);
 
 /// A command to the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +76,8 @@ pub struct Core {
     ends: KnownEnds,
     /// When the journal last looked for old segments, in milliseconds of the clock.
     tidied_ms: u64,
+    /// Lines about segments that cannot be begun or removed, and about ends that cannot be recorded.
+    trouble_lines: [LineInterval; 3],
     _lock: Box<dyn Send>,
 }
 
@@ -116,6 +121,7 @@ impl Core {
             buffer: Vec::new(),
             ends: opened.ends,
             tidied_ms: now.as_millis(),
+            trouble_lines: [const { LineInterval::new(TROUBLE_EVERY) }; 3],
             _lock: opened.lock,
         };
         Ok((core, opened.report))
@@ -160,11 +166,12 @@ impl Core {
         for slot in &mut self.slots {
             let dir: PathBuf = slot.partition.dir.clone();
             slot.partition.sync().map_err(OpenError::io(dir))?;
-            slot.reaches(&mut self.ends);
+            self.ends.raise_to_synced(&slot.partition);
         }
         if let Err(error) = self.ends.write(&*self.disk, &self.config.dir) {
             // A full disk, for example. What the file had before is still true.
-            tracing::warn!(%error, "the ends of the partitions cannot be recorded");
+            let file = layout::ends(&self.config.dir);
+            tracing::warn!(file = %file.display(), %error, "the ends of the partitions cannot be recorded");
         }
         let running = layout::running(&self.config.dir);
         self.disk.remove(&running).map_err(OpenError::io(running))?;
@@ -275,10 +282,14 @@ impl Core {
         }
         self.tidied_ms = now_ms;
         let retention_ms = self.config.retention.as_millis();
+        // Counted from 0, as intervals of lines are.
+        let clock = Span::from_millis(now_ms);
+        let [beginning, removing, recording] = &mut self.trouble_lines;
         for slot in &mut self.slots {
             if let Err(error) =
                 slot.partition
                     .roll_if_older(now_ms, retention_ms / 4, self.config.ack)
+                && beginning.may(clock).is_some()
             {
                 tracing::warn!(%error, dir = %slot.partition.dir.display(), "a segment cannot be begun");
             }
@@ -294,33 +305,21 @@ impl Core {
         };
         let overdue = retention::overdue(&kept, now_ms, bounds);
         for (slot, count) in self.slots.iter_mut().zip(overdue) {
-            if let Err(error) = slot.partition.remove_first(count) {
+            if let Err(error) = slot.partition.remove_first(count)
+                && removing.may(clock).is_some()
+            {
                 tracing::warn!(%error, dir = %slot.partition.dir.display(), "a segment cannot be removed");
             }
         }
-        if let Err(error) = self.record_an_end() {
-            tracing::warn!(%error, "the end of a partition cannot be recorded");
+        let partitions = self.slots.iter_mut().map(|slot| &mut slot.partition);
+        let recorded = self
+            .ends
+            .record_one(partitions, &*self.disk, &self.config.dir);
+        if let Err((path, error)) = recorded
+            && recording.may(clock).is_some()
+        {
+            tracing::warn!(%error, path = %path.display(), "the end of a partition cannot be recorded");
         }
-    }
-
-    /// Records that a partition has begun, or how far `limits` reach: one in each turn that tidies, because this syncs
-    /// files. Other ends change too often to be recorded before the journal is closed.
-    fn record_an_end(&mut self) -> io::Result<()> {
-        let is_due = |slot: &&mut JournalSlot| {
-            let one = &slot.partition;
-            let known = self.ends.of(one.stream, one.index);
-            let wanted = known == 0 || one.stream == Stream::Limits;
-            wanted && known < one.next && !one.sync_failed
-        };
-        let Some(slot) = self.slots.iter_mut().find(is_due) else {
-            return Ok(());
-        };
-        slot.partition.sync()?;
-        let mut ends = self.ends.clone();
-        slot.reaches(&mut ends);
-        ends.write(&*self.disk, &self.config.dir)?;
-        self.ends = ends;
-        Ok(())
     }
 
     /// Writes a partition's staged records, answers their tickets, and delivers the records to the
@@ -393,14 +392,6 @@ impl Core {
 }
 
 impl JournalSlot {
-    /// Notes how far the partition reaches. The caller has synced it.
-    fn reaches(&self, ends: &mut KnownEnds) {
-        let one = &self.partition;
-        if !one.sync_failed {
-            ends.raise(one.stream, one.index, one.next);
-        }
-    }
-
     /// Delivers new records from memory to a follower that already has every earlier one.
     fn deliver_new(&mut self, base: u64, records: Vec<Delivered>, emit: &mut dyn FnMut(LogEvent)) {
         let Some(follower) = &mut self.follower else {

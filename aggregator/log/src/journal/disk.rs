@@ -147,10 +147,16 @@ impl Disk for OsDisk {
         let mut beside = PathBuf::from(path).into_os_string();
         beside.push(".new");
         let beside = PathBuf::from(beside);
-        let mut file = private_file().truncate(true).open(&beside)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&beside, path)?;
+        let write = || {
+            let mut file = private_file().truncate(true).open(&beside)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&beside, path)
+        };
+        write().inspect_err(|_| {
+            // A full disk, for example: nothing would ever read the file.
+            let _ = fs::remove_file(&beside);
+        })?;
         match path.parent() {
             Some(dir) => self.sync_dir(dir),
             None => Ok(()),
@@ -273,6 +279,16 @@ mod tests {
         for path in [&made, &replaced, &locked] {
             assert_eq!(mode(path), FILE_MODE, "{}", path.display());
         }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_replaced_leaves_no_half() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ends");
+        // A directory cannot be replaced by a file.
+        fs::create_dir(&path).unwrap();
+        assert!(OsDisk.replace(&path, b"x").is_err());
+        assert_eq!(OsDisk.list(dir.path()).unwrap(), ["ends"]);
     }
 
     #[test]

@@ -16,12 +16,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::super::Stream;
 use super::disk::Disk;
 use super::error::OpenError;
 use super::layout::{self, Description};
+use super::partition::Partition;
 use super::snapshots::Snapshots;
 
 /// The fault of a log that ends before an offset that it is known to reach.
@@ -43,7 +44,7 @@ impl KnownEnds {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(OpenError::io(path)(error)),
         };
-        Self::from_text(&String::from_utf8_lossy(&bytes)).ok_or_else(|| OpenError::NotAJournal {
+        Self::from_text(&String::from_utf8_lossy(&bytes)).ok_or_else(|| OpenError::Damaged {
             dir: dir.to_owned(),
             what: format!("file `ends`: expected `{TITLE}`, ends of partitions, and `end`"),
         })
@@ -64,6 +65,40 @@ impl KnownEnds {
         if self.of(stream, partition) < end {
             self.0.insert((stream, partition), end);
         }
+    }
+
+    /// A partition, which the caller has synced, reaches as far as it does now.
+    pub fn raise_to_synced(&mut self, one: &Partition) {
+        if !one.sync_failed {
+            self.raise(one.stream, one.index, one.next);
+        }
+    }
+
+    /// Records that a partition has begun, or how far `limits` reach: one at a time, because this syncs files. Other
+    /// ends change too often to be recorded before the journal is closed. A fault comes with the path of the directory
+    /// that cannot be synced, or of the file that cannot be written.
+    pub fn record_one<'a>(
+        &mut self,
+        mut partitions: impl Iterator<Item = &'a mut Partition>,
+        disk: &dyn Disk,
+        dir: &Path,
+    ) -> Result<(), (PathBuf, io::Error)> {
+        let is_due = |one: &&mut Partition| {
+            let known = self.of(one.stream, one.index);
+            let wanted = known == 0 || one.stream == Stream::Limits;
+            wanted && known < one.next && !one.sync_failed
+        };
+        let Some(one) = partitions.find(is_due) else {
+            return Ok(());
+        };
+        let synced = one.sync();
+        synced.map_err(|error| (one.dir.clone(), error))?;
+        let mut raised = self.clone();
+        raised.raise_to_synced(one);
+        let written = raised.write(disk, dir);
+        written.map_err(|error| (layout::ends(dir), error))?;
+        *self = raised;
+        Ok(())
     }
 
     /// Each partition was synced up to where its generation begins, before the description said so.

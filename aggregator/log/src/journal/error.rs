@@ -71,7 +71,15 @@ pub enum OpenError {
         /// The newest version that this build reads.
         supported: u32,
     },
-    /// The directory holds something else, or its description is damaged.
+    /// One of the journal's small files cannot be parsed.
+    #[error("journal directory {}: damaged: {what}", dir.display())]
+    Damaged {
+        /// The directory.
+        dir: PathBuf,
+        /// The file, what it holds, and what was expected.
+        what: String,
+    },
+    /// The directory holds something else.
     #[error("journal directory {}: {what}", dir.display())]
     NotAJournal {
         /// The directory.

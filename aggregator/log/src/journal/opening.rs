@@ -252,7 +252,7 @@ pub(super) fn read_description(
             found,
             supported: layout::VERSION,
         }),
-        Err(DescriptionFault::Unreadable(what)) => Err(OpenError::NotAJournal { dir, what }),
+        Err(DescriptionFault::Unreadable(what)) => Err(OpenError::Damaged { dir, what }),
     }
 }
 

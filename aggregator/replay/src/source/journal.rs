@@ -34,7 +34,9 @@ impl JournalSource {
         let reader = JournalReader::open(dir, Arc::new(OsDisk)).map_err(|error| {
             let text = error.to_string();
             match error {
-                OpenError::Newer { .. } | OpenError::Corrupt(_) => SourceError::Bad(text),
+                OpenError::Newer { .. } | OpenError::Corrupt(_) | OpenError::Damaged { .. } => {
+                    SourceError::Bad(text)
+                }
                 _ => SourceError::Missing(text),
             }
         })?;

@@ -3,12 +3,18 @@
 //! Knows nothing of the files' format. What stays true: jobs are done in the order in which they were sent.
 
 use std::io;
+use std::time::Instant;
 
 use tokio::sync::mpsc;
 
 use crate::core::event::Event;
 use crate::core::snapshots::Moment;
 use tollgate_log::journal::snapshots::Snapshots;
+use tollgate_shared::log_lines::LineInterval;
+use tollgate_shared::time::Span;
+
+/// How often the log says that snapshots cannot be written: with a full disk, each partition fails each second.
+const FAILURE_EVERY: Span = Span::from_secs(60);
 
 /// A job: write or remove the snapshot of a partition at an offset.
 struct Job {
@@ -36,6 +42,8 @@ impl Saver {
         std::thread::Builder::new()
             .name("snapshots".to_owned())
             .spawn(move || {
+                let started = Instant::now();
+                let mut lines = LineInterval::new(FAILURE_EVERY);
                 for job in inbox {
                     let (partition, upto) = (job.partition, job.upto);
                     let _inside = tracing::info_span!("snapshot", partition, upto).entered();
@@ -44,8 +52,11 @@ impl Saver {
                         continue;
                     };
                     let saved = snapshots.save(partition, upto, |sink| moment.0.write(sink));
-                    if let Err(error) = &saved {
-                        tracing::error!(%error, "a snapshot cannot be written");
+                    if let Err(error) = &saved
+                        && let Some(unsaid) = lines.may(Span::from_std(started.elapsed()))
+                    {
+                        let file = snapshots.file(partition, upto);
+                        tracing::error!(%error, file = %file.display(), unsaid, "a snapshot cannot be written");
                     }
                     let saved = saved.is_ok();
                     let event = Event::SnapshotSaved { partition, saved };
