@@ -221,7 +221,8 @@ impl Ledger {
         }
     }
 
-    /// A statement cannot be recorded before its cause.
+    /// A statement cannot be recorded before its cause: a journal takes all append times from one clock, which never
+    /// goes back.
     fn check_cause(
         &self,
         announced: &Announced,
@@ -233,7 +234,11 @@ impl Ledger {
             return;
         }
         let early = expected.caused.since(recorded.appended).as_millis();
-        let text = format!("is recorded {early} ms before the record that caused it");
+        let text = format!(
+            "is recorded {early} ms before the record that caused it; expected at most {} ms, by which brokers' clocks may \
+             differ",
+            CLOCKS_DIFFER.as_millis()
+        );
         part.differs(Difference {
             recorded_at: Some(recorded.offset),
             ..Difference::of_statement(DifferenceKind::Early, announced, text)

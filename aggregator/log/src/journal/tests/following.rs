@@ -57,20 +57,20 @@ fn append_times_go_on_after_the_clock_was_set_back() {
         kit.at(now_ms);
         kit.passed_ms.store(passed_ms, Ordering::SeqCst);
     };
-    let append = |open: &mut Open| {
-        let offset = open.append(Stream::Hits, 0, b"x").expect("appended");
-        open.read_all(Stream::Hits, 0, offset)[0]
-            .appended
-            .as_millis()
+    let append_to = |open: &mut Open, stream| {
+        let offset = open.append(stream, 0, b"x").expect("appended");
+        open.read_all(stream, 0, offset)[0].appended.as_millis()
     };
+    let append = |open: &mut Open| append_to(open, Stream::Hits);
     at(50_000, 0);
     let mut open = kit.open();
     assert_eq!(append(&mut open), 50_000);
     at(20_000, 1_000);
     assert_eq!(append(&mut open), 50_990);
     open.close();
-    // Restarted, with the clock still behind.
+    // Restarted, with the clock still behind: for all partitions alike, so that no denial is earlier than its cause.
     let mut open = kit.open();
+    assert_eq!(append_to(&mut open, Stream::Denials), 50_990);
     assert_eq!(append(&mut open), 50_990);
     at(30_000, 11_000);
     assert_eq!(append(&mut open), 60_890);
