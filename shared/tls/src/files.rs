@@ -147,10 +147,27 @@ pub(crate) fn certificates(
         expected: "at least one certificate (-----BEGIN CERTIFICATE-----)",
     };
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
-    let read = read.map_err(|error| wrong(error.to_string()))?;
+    let read = read.map_err(|error| wrong(pem_text(&error)))?;
     match read.is_empty() {
         true => Err(wrong(instead(bytes, ("PRIVATE KEY", "a private key")))),
         false => Ok(read),
+    }
+}
+
+/// The parser's message, with the label that it states as bytes as text.
+fn pem_text(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            let marker = String::from_utf8_lossy(end_marker);
+            let marker = tollgate_shared::log_lines::excerpt(marker.trim_end());
+            format!("the section that it begins has no end: {marker} is missing")
+        }
+        pem::Error::IllegalSectionStart { line } => {
+            let line = String::from_utf8_lossy(line);
+            let line = tollgate_shared::log_lines::excerpt(line.trim_end());
+            format!("a section begins wrongly: {line}")
+        }
+        error => error.to_string(),
     }
 }
 
@@ -174,7 +191,7 @@ pub(crate) fn private_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'st
         path: path.to_owned(),
         why: match error {
             pem::Error::NoItemsFound => instead(bytes, ("CERTIFICATE", "a certificate")),
-            error => error.to_string(),
+            error => pem_text(&error),
         },
         expected: "a private key (-----BEGIN PRIVATE KEY-----)",
     })
@@ -190,4 +207,26 @@ pub(crate) fn roots(path: &Path, bytes: &[u8]) -> Result<RootCertStore, TlsFault
         })?;
     }
     Ok(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pem_file_that_is_cut_short_names_the_missing_line() {
+        let path = Path::new("a.pem");
+        let certificate = b"-----BEGIN CERTIFICATE-----\nAAAA\n";
+        let key = b"-----BEGIN PRIVATE KEY-----\nAAAA\n";
+        for (fault, missing) in [
+            (
+                certificates(path, certificate).err(),
+                "-----END CERTIFICATE-----",
+            ),
+            (private_key(path, key).err(), "-----END PRIVATE KEY-----"),
+        ] {
+            let text = fault.map(|fault| fault.to_string()).unwrap_or_default();
+            assert!(text.contains(missing) && !text.contains('['), "{text}");
+        }
+    }
 }

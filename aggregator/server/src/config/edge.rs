@@ -79,7 +79,12 @@ fn refuse_unless(
 fn read_each(source: &mut ConfigSource) -> Bounds {
     let default = Bounds::default();
     Bounds {
-        connections: count(source, "listen.connections_max", default.connections),
+        connections: source.number(
+            "listen.connections_max",
+            "a whole number from 4 to 10000000: an agent has two, and one address may have half of them",
+            default.connections as u64,
+            4..=10_000_000,
+        ) as usize,
         handshake: time(source, "listen.handshake_timeout", default.handshake),
         pending_per_address: count(
             source,

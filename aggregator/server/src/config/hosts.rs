@@ -34,7 +34,8 @@ pub fn host_of(text: &str) -> Option<String> {
 
 /// Whether the text is a host name or an address, without a port.
 pub fn is_host(text: &str) -> bool {
-    let legal = |c: char| !c.is_whitespace() && c != '/';
+    // A name with `*` would match nothing: names are compared, not patterns.
+    let legal = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '/' | '*');
     let port = text.contains(':') && !text.starts_with('[');
     matches!(text.len(), 1..=200) && text.chars().all(legal) && !port
 }

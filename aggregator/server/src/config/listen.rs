@@ -93,11 +93,12 @@ impl Security {
                 server_name,
             }),
             (None, None) => {
-                if client_ca.is_some() {
-                    source.refuse(
-                        "listen.tls.client_ca",
-                        "listen.tls.cert and listen.tls.key beside it",
-                    );
+                let useless = [
+                    ("listen.tls.client_ca", client_ca.is_some()),
+                    ("listen.tls.server_name", server_name.is_some()),
+                ];
+                for (path, _) in useless.into_iter().filter(|(_, stated)| *stated) {
+                    source.refuse(path, "listen.tls.cert and listen.tls.key beside it");
                 }
                 None
             }

@@ -150,6 +150,34 @@ fn bounds_that_contradict_each_other_are_refused() {
 }
 
 #[test]
+fn values_that_would_help_nobody_are_refused() {
+    for (text, fault) in [
+        (
+            "journal.retention = \"99999999999d\"",
+            "expected a duration from 2h to 36500d",
+        ),
+        ("listen.hosts = [\"*\"]", "expected a list of hosts' names"),
+        (
+            "listen.connections_max = 3",
+            "expected a whole number from 4 to 10000000: an agent has two",
+        ),
+        (
+            "listen.tls.server_name = \"limits.example\"",
+            "expected listen.tls.cert and listen.tls.key beside it",
+        ),
+    ] {
+        let faults = faults(text);
+        assert!(
+            faults.len() == 1 && faults[0].contains(fault),
+            "{text}: {faults:?}"
+        );
+    }
+    // With a Kafka log nothing depends on the journal's retention.
+    #[cfg(feature = "kafka")]
+    assert!(read("log.kind = \"kafka\"\nsnapshot.every = \"13h\"").is_ok());
+}
+
+#[test]
 fn a_misspelt_level_is_refused_and_silences_nothing() {
     for good in [
         "off",
