@@ -3,11 +3,10 @@
 //! ```text
 //! --journal DIR                 all of a journal
 //! --from -2h --to -1h           an hour of it
-//! export … -o FILE              the same range as one portable file
+//! export … -o FILE              the same range as one portable file; `-o -`: on stdout
 //! ```
 
-use std::io::{BufWriter, IsTerminal as _};
-use std::path::Path;
+use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use serde::Serialize;
 
 use super::Global;
 use super::logs::{LogArgs, RangeArgs, ThreadsArgs, replay_failure};
-use super::output::{Format, Output};
+use super::output::{Format, Output, is_stdout};
 use crate::exit::{Exit, Failure};
 use tollgate_replay::audit::audit;
 use tollgate_replay::export::{ExportError, export};
@@ -147,45 +146,41 @@ fn run_export(global: &Global, log: &LogArgs, task: &Task) -> Result<Exit, Failu
         let text = "audit export: expected -o FILE";
         return Err(Failure::Usage(text.to_owned()));
     };
-    let name = target.display().to_string();
     let source = log.open(global)?;
-    let directory = match target.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    let create = |source| Failure::Create {
-        name: name.clone(),
-        source,
-    };
-    // In the same directory, so that it can be renamed when it is complete.
-    let file = tempfile::NamedTempFile::new_in(directory).map_err(create)?;
+    let mut file = global.open_output()?;
+    file.keep_private()?;
     let progress = Progress::default();
     let exported = watched(global, &progress, source.hits_bytes(), || {
-        export(&*source, task, &progress, BufWriter::new(file.as_file()))
+        export(&*source, task, &progress, file.writer())
     });
     let exported = exported.map_err(|error| match error {
         ExportError::Read(error) => replay_failure(error),
-        ExportError::Write(source) => Failure::Io {
-            name: name.clone(),
-            source,
-        },
+        ExportError::Write(error) => file.failure(error),
     })?;
     if exported.hits == 0 && task.range != Range::default() {
         return Err(Failure::Data(nothing_in(&*source, &task.range)));
     }
-    file.as_file().sync_all().map_err(create)?;
-    file.persist(target).map_err(|error| create(error.error))?;
-    let mut output = Output::open(None, global.color)?;
+    file.finish()?;
     let report = ExportReport {
         schema: "tollgate.audit_export/1",
-        file: name,
+        file: target.display().to_string(),
         bytes: exported.bytes,
         hits_records: exported.hits,
         denials_records: exported.denials,
         unchecked_keys: exported.unchecked_keys,
     };
+    report_export(global, &report)?;
+    Ok(Exit::Done)
+}
+
+/// Reports on stdout what was exported, unless the export itself went there.
+fn report_export(global: &Global, report: &ExportReport) -> Result<(), Failure> {
+    if is_stdout(global.output.as_deref()) {
+        return Ok(());
+    }
+    let mut output = Output::open(None, global.color)?;
     match global.format {
-        Format::Json => output.json(&report)?,
+        Format::Json => output.json(report)?,
         Format::Text => {
             output.line(format_args!(
                 "{}: {} bytes, {} records of hits, {} of denials",
@@ -196,8 +191,7 @@ fn run_export(global: &Global, log: &LogArgs, task: &Task) -> Result<Exit, Failu
             }
         }
     }
-    output.finish()?;
-    Ok(Exit::Done)
+    output.finish()
 }
 
 /// Runs `work` while a terminal shows its progress.

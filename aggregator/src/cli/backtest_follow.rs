@@ -1,7 +1,7 @@
 //! `tollgate backtest --follow`: plays live traffic against other limits, until it is interrupted.
 //!
 //! Reads the log again and again. Knows nothing of rules. What stays true: each report covers everything that was
-//! played so far, from the beginning on.
+//! played so far, from the beginning on; SIGINT and SIGTERM end it with a last report.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::Global;
 use super::backtest::{BacktestArgs, Document, log_failure};
+use super::interrupt::StopRequest;
 use super::output::Format;
 use crate::exit::{Exit, Failure};
 use tollgate_replay::backtest::follow::Follow;
@@ -44,14 +45,18 @@ pub(super) fn follow(
     let documents = limits.iter();
     let documents = documents.map(|document| (&*document.name, &document.limits));
     let mut follow = Follow::new(log, (range, &keys), reading, documents).map_err(log_failure)?;
-    let mut output = global.open_output()?;
+    let stop = StopRequest::on_signal().map_err(|source| Failure::Io {
+        name: "signals".to_owned(),
+        source,
+    })?;
+    let mut output = global.open_handled_output()?;
     let ends = args.lasts.map(|lasts| began + span(lasts));
     let mut due = began;
     loop {
         follow
             .go_on(tollgate_log::clock::wall())
             .map_err(log_failure)?;
-        let over = ends.is_some_and(|ends| ends <= Instant::now());
+        let over = stop.is_made() || ends.is_some_and(|ends| ends <= Instant::now());
         if over {
             follow.end();
         }

@@ -140,7 +140,7 @@ pub struct DemoHolderArgs {
 ///
 /// If an input is invalid, or a part of the demonstration fails.
 pub fn run_demo(global: &Global, args: &DemoArgs) -> Result<Exit, Failure> {
-    let mut output = global.open_output()?;
+    let mut output = global.open_handled_output()?;
     let plan = plan(global, args)?;
     if let Log::Kafka { prefix, .. } = &plan.log
         && !plan.quiet

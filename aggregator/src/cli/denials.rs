@@ -21,7 +21,7 @@ use tollgate_shared::escape::escaped;
 use super::Global;
 use super::amend::pair;
 use super::operator::{OperatorNote, Spoken, ask, domain_on, ended, name, pages};
-use super::output::{Format, Output};
+use super::output::{Format, Output, is_stdout};
 use crate::exit::{Exit, Failure};
 
 /// How often `--watch` asks.
@@ -112,8 +112,9 @@ pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
 
 /// Asks again and again, until the command is interrupted or its output is closed.
 fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let live =
-        global.format == Format::Text && global.output.is_none() && std::io::stdout().is_terminal();
+    let live = global.format == Format::Text
+        && is_stdout(global.output.as_deref())
+        && std::io::stdout().is_terminal();
     let mut known = BTreeSet::new();
     loop {
         let answer = list(global, args)?;

@@ -85,7 +85,7 @@ pub fn run(global: &Global, args: &HitArgs) -> Result<Exit, Failure> {
             name: "runtime".to_owned(),
             source,
         })?;
-    let mut output = global.open_output()?;
+    let mut output = global.open_handled_output()?;
     let exit = runtime.block_on(async {
         let exit = hits(&agent, args, global.format, &mut output).await;
         let is_ready = agent.ready(Duration::ZERO).await;

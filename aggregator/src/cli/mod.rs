@@ -23,6 +23,7 @@ mod form_args;
 pub mod gateway;
 pub mod hit;
 pub mod holds;
+mod interrupt;
 pub mod kafka_args;
 pub mod keys;
 pub mod limits;
@@ -108,7 +109,7 @@ pub struct Global {
         env = "TOLLGATE_FORMAT"
     )]
     pub format: Format,
-    /// Writes results to a file, which appears only when they are complete
+    /// Writes results to a file, which appears only when they are complete; `-` is stdout
     #[arg(short, long, global = true, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Logs errors only
@@ -187,12 +188,21 @@ pub enum Command {
 }
 
 impl Global {
-    /// Opens the requested output.
+    /// Opens the requested output. A signal ends the command, and removes the incomplete file.
     ///
     /// # Errors
     ///
     /// If it cannot be created.
     pub fn open_output(&self) -> Result<Output, Failure> {
+        Output::open_until_signal(self.output.as_deref(), self.color)
+    }
+
+    /// The same for a command that handles signals, and then completes or drops its output.
+    ///
+    /// # Errors
+    ///
+    /// As [`Global::open_output`].
+    pub fn open_handled_output(&self) -> Result<Output, Failure> {
         Output::open(self.output.as_deref(), self.color)
     }
 

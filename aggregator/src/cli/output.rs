@@ -2,7 +2,8 @@
 //!
 //! Logs and progress are never written here. What stays true: a file named by `-o` has either its old content or
 //! all of the new result, and a symbolic link to it stays a link; a device or a pipe is written directly, since it
-//! cannot be replaced; if the reader closes the pipe, the command ends quietly.
+//! cannot be replaced; `-` is stdout, as it is stdin where a file is read; if the reader closes the pipe, the command
+//! ends quietly.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate_shared::escape::{escaped, escaped_json, escaped_lines};
 
+use super::interrupt;
 use crate::exit::Failure;
 
 /// Cells of more characters do not widen their column.
@@ -55,17 +57,37 @@ enum Sink {
         writer: BufWriter<File>,
         target: PathBuf,
     },
-    Done,
+    Done(io::Sink),
+}
+
+/// Whether results go to stdout: no file is named, or `-` is.
+pub fn is_stdout(target: Option<&Path>) -> bool {
+    target.is_none_or(|target| target == Path::new("-"))
 }
 
 impl Output {
+    /// Opens the output in a command that a signal ends: a file if one is named, else stdout.
+    ///
+    /// # Errors
+    ///
+    /// As [`Output::open`], and [`Failure::Io`] if signals cannot be received.
+    pub fn open_until_signal(target: Option<&Path>, color: Color) -> Result<Self, Failure> {
+        if !is_stdout(target) {
+            interrupt::end_on_signal().map_err(|source| Failure::Io {
+                name: "signals".to_owned(),
+                source,
+            })?;
+        }
+        Self::open(target, color)
+    }
+
     /// Opens the output: a file if one is named, else stdout.
     ///
     /// # Errors
     ///
     /// [`Failure::Create`] if the file cannot be created in its directory.
     pub fn open(target: Option<&Path>, color: Color) -> Result<Self, Failure> {
-        let Some(target) = target else {
+        let Some(target) = target.filter(|target| !is_stdout(Some(target))) else {
             let wanted = match color {
                 Color::Always => true,
                 Color::Never => false,
@@ -99,7 +121,7 @@ impl Output {
         let mut name = target.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.tmp", std::process::id()));
         let temporary = target.with_file_name(name);
-        let file = File::create(&temporary).map_err(create)?;
+        let file = interrupt::create_temporary(&temporary).map_err(create)?;
         Ok(Self {
             sink: Sink::File {
                 writer: BufWriter::new(file),
@@ -108,6 +130,24 @@ impl Output {
             },
             coloured: color == Color::Always,
         })
+    }
+
+    /// Lets only the file's owner read it, as it is with a journal: for results that have all of a log.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Io`] if that cannot be set.
+    pub fn keep_private(&self) -> Result<(), Failure> {
+        use std::os::unix::fs::PermissionsExt as _;
+        match &self.sink {
+            Sink::File { writer, .. } => {
+                let set = writer
+                    .get_ref()
+                    .set_permissions(std::fs::Permissions::from_mode(0o600));
+                set.map_err(|source| self.failure(source))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether colours are to be used.
@@ -146,12 +186,17 @@ impl Output {
     }
 
     fn write(&mut self, text: std::fmt::Arguments<'_>) -> Result<(), Failure> {
-        let result = match &mut self.sink {
-            Sink::Stdout(writer) => writer.write_fmt(text),
-            Sink::File { writer, .. } | Sink::Device { writer, .. } => writer.write_fmt(text),
-            Sink::Done => Ok(()),
-        };
+        let result = self.writer().write_fmt(text);
         result.map_err(|source| self.failure(source))
+    }
+
+    /// The output as bytes, for results that are not text.
+    pub fn writer(&mut self) -> &mut (dyn Write + Send) {
+        match &mut self.sink {
+            Sink::Stdout(writer) => writer,
+            Sink::File { writer, .. } | Sink::Device { writer, .. } => writer,
+            Sink::Done(nothing) => nothing,
+        }
     }
 
     /// Writes a value as one line of JSON.
@@ -196,15 +241,11 @@ impl Output {
     ///
     /// As [`Output::line`].
     pub fn flush(&mut self) -> Result<(), Failure> {
-        let result = match &mut self.sink {
-            Sink::Stdout(writer) => writer.flush(),
-            Sink::File { writer, .. } | Sink::Device { writer, .. } => writer.flush(),
-            Sink::Done => Ok(()),
-        };
+        let result = self.writer().flush();
         result.map_err(|source| self.failure(source))
     }
 
-    /// Ends the output; a file gets its name now.
+    /// Ends the output; a file is on the disk and gets its name now.
     ///
     /// # Errors
     ///
@@ -215,14 +256,15 @@ impl Output {
             writer,
             temporary,
             target,
-        } = std::mem::replace(&mut self.sink, Sink::Done)
+        } = std::mem::replace(&mut self.sink, Sink::Done(io::sink()))
         {
             let named = |source| Failure::Io {
                 name: target.display().to_string(),
                 source,
             };
-            drop(writer);
-            std::fs::rename(&temporary, &target).map_err(|error| {
+            let synced = writer.get_ref().sync_all();
+            let renamed = synced.and_then(|()| std::fs::rename(&temporary, &target));
+            renamed.map_err(|error| {
                 let _ = std::fs::remove_file(&temporary);
                 named(error)
             })?;
@@ -230,13 +272,14 @@ impl Output {
         Ok(())
     }
 
-    fn failure(&self, source: io::Error) -> Failure {
+    /// The failure of the command if the output cannot be written.
+    pub fn failure(&self, source: io::Error) -> Failure {
         if source.kind() == io::ErrorKind::BrokenPipe {
             return Failure::Unread;
         }
         let name = match &self.sink {
             Sink::File { target, .. } | Sink::Device { target, .. } => target.display().to_string(),
-            Sink::Stdout(_) | Sink::Done => "stdout".to_owned(),
+            Sink::Stdout(_) | Sink::Done(_) => "stdout".to_owned(),
         };
         Failure::Io { name, source }
     }
@@ -244,14 +287,14 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        match std::mem::replace(&mut self.sink, Sink::Done) {
+        match std::mem::replace(&mut self.sink, Sink::Done(io::sink())) {
             Sink::File { temporary, .. } => {
                 let _ = std::fs::remove_file(temporary);
             }
             // What a failed command printed before it failed is still of use: dropping the writer writes it
             // out, and ignores a closed pipe.
             Sink::Stdout(writer) => drop(writer),
-            Sink::Device { .. } | Sink::Done => {}
+            Sink::Device { .. } | Sink::Done(_) => {}
         }
     }
 }

@@ -147,6 +147,52 @@ fn code(announced: &Announced) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_export_goes_into_pipes_and_leaves_links() {
+    let dir = directory(LIMITS);
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    let mut agent = Dealer::connect(served.agents, 7).await;
+    agent.hit("api.search", "acme", 3, PARTITIONS).await;
+    served.signal("TERM");
+    served.await_end();
+    let path = |name: &str| dir.path().join(name);
+    let export = |to: &str| {
+        let args = ["audit", "export", "--journal", "tollgate-data", "-o", to];
+        let mut command = support::tollgate();
+        command.current_dir(dir.path()).args(args);
+        command
+    };
+    let exported = |to: &str| {
+        let output = export(to).output().unwrap();
+        assert!(output.status.success(), "{to}: {output:?}");
+        output.stdout
+    };
+    std::fs::write(path("file"), "before").unwrap();
+    std::os::unix::fs::symlink("file", path("link")).unwrap();
+    exported("link");
+    assert!(path("link").is_symlink());
+    let (exit, report) = audit(dir.path(), &["--export", "file"]);
+    assert_eq!(exit, 0, "{report:#}");
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&path("file").metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    // The export alone is on stdout.
+    std::fs::write(path("stdout"), exported("-")).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(path("pipe"))
+        .status();
+    assert!(made.unwrap().success());
+    let mut writing = export("pipe").spawn().unwrap();
+    std::fs::copy(path("pipe"), path("piped")).unwrap();
+    assert!(writing.wait().unwrap().success());
+    for read in ["stdout", "piped"] {
+        let (exit, found) = audit(dir.path(), &["--export", read]);
+        assert_eq!((exit, &found["records"]), (0, &report["records"]), "{read}");
+    }
+    assert!(!path("-").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_audit_of_a_killed_journal_and_its_export_are_equal() {
     let dir = written().await;
     let (exit, report) = audit(dir.path(), &["--journal", "tollgate-data"]);
