@@ -160,10 +160,14 @@ impl Inputs {
                 "second"
             };
             notes.push(format!(
-                "stamps are whole {unit}s{}: the calls of one are spread evenly over it, in file order (--stamps as-written for the other way)",
+                "stamps are whole {unit}s{}: the calls of one are spread evenly over it, {} (--stamps as-written for the other way)",
                 match self.names.len() as u64 {
                     1 => String::new(),
                     files => format!(" in {} of {files} files", self.spread_files),
+                },
+                match self.spread_files {
+                    1 => "in file order",
+                    _ => "those of all these files together, each file's in its order",
                 }
             ));
         }

@@ -8,8 +8,9 @@
 //!
 //! If all stamps of a file are whole seconds (or minutes), as many servers write them, a stamp only names the second
 //! in which a call was made. If asked to, the tape spreads the calls of each second evenly over it when it plays
-//! them, in the order of the file: at the written stamps, every window shorter than a second would be full at the
-//! second's start.
+//! them, those of all such files together and each file's in its order: at the written stamps, every window shorter
+//! than a second would be full at the second's start, and spread file by file, the first call of every file would
+//! fall there.
 //!
 //! Memory is that of one run, and of the calls of one second that are spread. Knows nothing of limits. What stays
 //! true: every player sees the same calls in the same order: by stamp, and calls of one stamp as they were recorded;
@@ -26,7 +27,7 @@ use tollgate_shared::time::{Span, Timestamp};
 pub use call::{Call, CallKind};
 
 use call::CALL_BYTES;
-use stream::{RunCursor, Stream};
+use stream::{FileRuns, RunCursor, Stream};
 
 /// How many calls of a run are kept in memory: 40 MiB of them.
 const RUN_CALLS_MAX: usize = 1 << 20;
@@ -356,32 +357,54 @@ impl Tape {
     ///
     /// If the temporary file cannot be read.
     pub fn play(&self, each: &mut dyn FnMut(&Call)) -> io::Result<()> {
-        let mut streams = Vec::with_capacity(self.parts.len());
-        for (number, part) in self.parts.iter().enumerate() {
-            let mut cursors: Vec<RunCursor<'_>> = Vec::with_capacity(part.written.len() + 1);
-            if let Some(file) = &self.file {
-                for run in &part.written {
-                    cursors.push(RunCursor::over_file(file, *run)?);
-                }
-            }
-            if number + 1 == self.parts.len() {
-                cursors.push(RunCursor::over_memory(&self.run));
-            }
-            if self.order == PlayOrder::Recorded {
-                for mut cursor in cursors {
+        if self.order == PlayOrder::Recorded {
+            for number in 0..self.parts.len() {
+                for mut cursor in self.cursors(number)? {
                     while let Some(call) = cursor.next()? {
                         each(&call);
                     }
                 }
-                continue;
             }
-            streams.push(Stream::new(cursors, self.spread_of(part))?);
+            return Ok(());
         }
+        let mut streams = Vec::with_capacity(self.parts.len());
+        let mut spread: Vec<(usize, Span, Vec<FileRuns<'_>>)> = Vec::new();
+        for (number, part) in self.parts.iter().enumerate() {
+            let runs = FileRuns::new(self.cursors(number)?);
+            match self.spread_of(part) {
+                None => streams.push((number, Stream::written(runs)?)),
+                Some(over) => match spread.iter_mut().find(|(_, of, _)| *of == over) {
+                    Some((_, _, files)) => files.push(runs),
+                    None => spread.push((number, over, vec![runs])),
+                },
+            }
+        }
+        for (first, over, files) in spread {
+            streams.push((first, Stream::spread(files, over)?));
+        }
+        streams.sort_by_key(|(first, _)| *first);
+        let streams = streams.into_iter().map(|(_, stream)| stream);
+        let mut streams: Vec<Stream<'_>> = streams.collect();
         stream::merge(&mut streams, &mut |call| {
             if call.pair != PASSED_OVER {
                 each(call);
             }
         })
+    }
+
+    /// The runs of a file.
+    fn cursors(&self, number: usize) -> io::Result<Vec<RunCursor<'_>>> {
+        let written = &self.parts[number].written;
+        let mut cursors = Vec::with_capacity(written.len() + 1);
+        if let Some(file) = &self.file {
+            for run in written {
+                cursors.push(RunCursor::over_file(file, *run)?);
+            }
+        }
+        if number + 1 == self.parts.len() {
+            cursors.push(RunCursor::over_memory(&self.run));
+        }
+        Ok(cursors)
     }
 }
 

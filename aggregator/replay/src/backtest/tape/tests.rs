@@ -116,6 +116,64 @@ fn calls_stamped_in_whole_seconds_are_spread_over_them() {
     );
 }
 
+#[test]
+fn files_of_whole_seconds_are_spread_together() {
+    let servers: [&[u64]; 3] = [&[61_000, 62_000], &[61_000, 62_000], &[61_000, 62_000]];
+    assert_eq!(
+        spread(&servers, true),
+        [
+            (61_000, 0),
+            (61_333, 1),
+            (61_666, 2),
+            (62_000, 0),
+            (62_333, 1),
+            (62_666, 2)
+        ]
+    );
+    // Each file's calls are distributed over the whole second, also those of a second in which the file was rotated.
+    let rotated: [&[u64]; 2] = [
+        &[60_500, 61_000, 61_000, 61_000, 61_000, 62_000],
+        &[61_000, 61_000],
+    ];
+    let whole: [&[u64]; 2] = [&rotated[0][1..], rotated[1]];
+    assert_eq!(
+        spread(&whole, true),
+        [
+            (61_000, 0),
+            (61_166, 1),
+            (61_333, 0),
+            (61_500, 0),
+            (61_666, 1),
+            (61_833, 0),
+            (62_000, 0)
+        ]
+    );
+    // A file of finer stamps is played as it is written, and a file of whole minutes by itself.
+    assert_eq!(
+        spread(&rotated, true)[..4],
+        [(60_500, 0), (61_000, 0), (61_000, 0), (61_000, 0)]
+    );
+    assert_eq!(
+        spread(
+            &[
+                &[60_000, 120_000],
+                &[61_000, 62_000],
+                &[60_000, 60_000, 180_000]
+            ],
+            true
+        ),
+        [
+            (60_000, 0),
+            (61_000, 1),
+            (62_000, 1),
+            (80_000, 2),
+            (100_000, 2),
+            (120_000, 0),
+            (180_000, 2)
+        ]
+    );
+}
+
 /// How the stamps of calls one second apart look if those with the numbers `finer` are finer.
 fn unspread(order: PlayOrder, finer: &[u64]) -> Vec<Unspread> {
     let mut recorder = Recorder::new(order).spread(true);
