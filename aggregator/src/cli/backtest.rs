@@ -24,6 +24,7 @@ use super::logs::{self, LogArgs, RangeArgs, ThreadsArgs};
 use super::output::{Format, Output};
 use super::{Global, input_name, read_input};
 use crate::exit::{Exit, Failure};
+use tollgate_replay::backtest::copies::CopiesLeftOut;
 use tollgate_replay::backtest::html;
 use tollgate_replay::backtest::inputs::Inputs;
 use tollgate_replay::backtest::log::{self, LogFault, SeenAttempts};
@@ -157,11 +158,12 @@ pub fn run(global: &Global, args: &BacktestArgs) -> Result<Exit, Failure> {
     let mut output = global.open_output()?;
     let page = args.html.as_deref();
     let mut page = page
-        .map(|path| Output::open(Some(path), global.color))
+        .map(|path| Output::open_until_signal(Some(path), global.color))
         .transpose()?;
     let progress = Progress::new(global.quiet);
     let keys = args.log.keys()?;
-    let (recording, seen) = source.read(&reading, (&range, &keys), &progress)?;
+    let copies = CopiesLeftOut::new(limits.iter().map(|document| &document.limits));
+    let (recording, seen) = source.read(&reading, (&range, &keys, copies), &progress)?;
     expect_configured(&recording, &limits, &reading)?;
     backtest_remarks::print(&recording, &limits);
     let played = play(&recording, &limits, &args.threads, &progress)?;
@@ -281,7 +283,7 @@ impl RecordingSource {
     fn read(
         &self,
         reading: &RowReading,
-        of_log: (&Range, &Keyring),
+        of_log: (&Range, &Keyring, CopiesLeftOut),
         progress: &Progress,
     ) -> Result<(Recording, Option<SeenAttempts>), Failure> {
         let rows = |rows| progress.rows(rows);
@@ -343,6 +345,12 @@ fn expect_configured(
         }
         let recorded = names.clone().next().unwrap_or(&reading.resource);
         let known: Vec<&str> = limits.rates().map(|rate| rate.name()).collect();
+        if known.is_empty() {
+            return Err(Failure::Data(format!(
+                "{}: no limits on rates, which are what a backtest plays; copies are not played",
+                document.name
+            )));
+        }
         let also = match limits.resource(recorded) {
             Some(Resource::Copies(_)) => " (it is limited in copies)",
             _ => "",
@@ -350,10 +358,7 @@ fn expect_configured(
         return Err(Failure::Data(format!(
             "{}: no limits on the rate of {recorded:?}{also}, nor of any other recorded resource, expected one of: {} (or --resource)",
             document.name,
-            match known.is_empty() {
-                true => "(none)".to_owned(),
-                false => known.join(", "),
-            }
+            known.join(", ")
         )));
     }
     Ok(())
@@ -404,9 +409,12 @@ fn suggestions(
         return Ok(Vec::new());
     };
     progress.search();
-    let limits: Vec<&Limits> = limits.iter().map(|document| &document.limits).collect();
+    let tried: Vec<&Limits> = limits.iter().map(|document| &document.limits).collect();
     let (tape, pairs) = (&recording.tape, &recording.pairs);
-    suggest(tape, pairs, &limits, share, &|calls| progress.calls(calls)).map_err(temporary)
+    let found = suggest(tape, pairs, &tried, share, &|calls| progress.calls(calls));
+    let found = found.map_err(temporary)?;
+    backtest_remarks::print_unsuggested(recording, limits, &found);
+    Ok(found)
 }
 
 fn results(

@@ -1,9 +1,10 @@
 //! What a backtest's figures do not show, on the standard error.
 //!
-//! Knows the recording and the limits documents, not the results.
+//! Knows the recording, the limits documents and the suggestions, not the other results.
 
 use tollgate_limits::{Mode, RateResource};
 use tollgate_replay::backtest::read::Recording;
+use tollgate_replay::backtest::suggest::Suggestion;
 use tollgate_replay::range::Utc;
 use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Timestamp;
@@ -38,5 +39,24 @@ pub(super) fn print(recording: &Recording, documents: &[Document]) {
                 Utc(from)
             );
         }
+    }
+}
+
+/// Reports the limited resources for which there is no suggestion.
+pub(super) fn print_unsuggested(
+    recording: &Recording,
+    documents: &[Document],
+    suggestions: &[Suggestion],
+) {
+    let is_limited = |name: &&str| documents.iter().any(|of| of.limits.rate(name).is_some());
+    let is_suggested = |name: &&str| suggestions.iter().any(|of| of.resource == *name);
+    let recorded = recording.pairs.resources().filter(is_limited);
+    let without = recorded.filter(|name| !is_suggested(name));
+    let without: Vec<String> = without.map(|name| escaped(name).to_string()).collect();
+    if !without.is_empty() {
+        remark!(
+            "no suggestion for {}: no window, bucket, quota, tier or hard limit of a domain is stated, or none suffices; global limits are not searched",
+            without.join(", ")
+        );
     }
 }

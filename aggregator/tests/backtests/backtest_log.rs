@@ -13,8 +13,11 @@ use tollgate_server::core::limits_push::Pushed;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::hits::HitBatch;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::hits::{HitBatch, Refused, Sender, write_hits};
+use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen};
+use tollgate_shared::wire::statement::Cause;
 
 use crate::support::export::{All, altered, of, read_all};
 use crate::support::{Dealer, directory, run, serve, tollgate};
@@ -194,6 +197,91 @@ async fn a_backtest_reports_the_records_that_retention_removed() {
     let all = report(dir.path(), &[&BACKTEST[..], &["cut"]].concat());
     assert_eq!(all["inputs"]["seen"]["records_gone"], 3);
     assert_eq!(all["inputs"]["seen"]["lower_bound"], true);
+}
+
+/// The records of an agent's holds, and of calls that it refused then, after its last batch in a partition.
+fn with_copies(all: &mut All, partition: u32) {
+    let batch_of = |record: &Delivered| match Record::decode(&record.bytes) {
+        Ok(Record::Hits(batch)) => Some((batch.sender.epoch, batch.sender.sequence)),
+        _ => None,
+    };
+    let mut batches = of(all, Stream::Hits, partition).iter().rev();
+    let (epoch, last) = batches.find_map(batch_of).expect("a batch");
+    let sent = Timestamp::from_millis(1_700_000_000_000);
+    let sender = |sequence| Sender {
+        agent: "agent",
+        epoch,
+        sequence,
+        sent,
+    };
+    let mut holds = Writer::new();
+    let reserve = HoldOp {
+        resource: 0,
+        number: 1,
+        at: sent,
+        action: HoldAction::Reserve {
+            domain: "acme",
+            copies: 1,
+            min: 1,
+        },
+    };
+    write_holds(
+        &mut holds,
+        &sender(last + 1),
+        &["db"],
+        [reserve].into_iter(),
+    );
+    put(all, Stream::Hits, partition, holds.as_slice().to_vec());
+    let refused = |resource, calls, cause| Refused {
+        resource,
+        domain: "acme",
+        calls,
+        copies: calls,
+        first: sent,
+        last: sent,
+        cause,
+        position: None,
+    };
+    let refused = [
+        refused(0, 2, Cause::Window(0)),
+        refused(1, 5, Cause::Banned),
+        refused(2, 7, Cause::Full),
+    ];
+    let mut hits = Writer::new();
+    write_hits(
+        &mut hits,
+        &sender(last + 2),
+        &["api.search", "db", "jobs"],
+        [].into_iter(),
+        refused.into_iter(),
+    );
+    put(all, Stream::Hits, partition, hits.as_slice().to_vec());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_are_left_out_and_their_batches_not_missed() {
+    let dir = written().await;
+    let plain = report(dir.path(), &[&BACKTEST[..], &["all"]].concat());
+    altered(dir.path(), "copies", |all| with_copies(all, 2));
+    let found = report(dir.path(), &[&BACKTEST[..], &["copies"]].concat());
+    let (plain, seen) = (&plain["inputs"]["seen"], &found["inputs"]["seen"]);
+    assert_eq!(
+        (&seen["hits"], &seen["refused_calls"]),
+        (&plain["hits"], &2.into())
+    );
+    assert_eq!(
+        (&seen["batches_missing"], &seen["share"]),
+        (&0.into(), &1.0.into())
+    );
+    assert_eq!(seen["lower_bound"], false);
+    assert_eq!(seen["copies_refused"], 12);
+    assert_eq!(seen["copies_resources"], serde_json::json!(["db", "jobs"]));
+    let resources = found["results"][0]["resources"].as_array().expect("a list");
+    let names = resources.iter().map(|of| &of["resource"]);
+    assert!(names.eq([&Value::from("api.search")]), "{found:#}");
+    let (_, text, _) = run(dir.path(), &[&BACKTEST[..], &["copies"]].concat());
+    let remark = "left out, since they are limited by copies: db, jobs (12 refused reservations)";
+    assert!(text.contains(remark), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,6 +3,7 @@
 //! ```text
 //! record ──► batch ──► let through, estimated, charged, refunded: one call each
 //!                      refused: spread between the first and the last
+//!            holds     no calls: see `copies`
 //! ```
 //!
 //! Knows nothing of tapes and limits. What stays true: no call is later than the log took its record.
@@ -10,9 +11,10 @@
 use tollgate_log::Delivered;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::DecodeError;
-use tollgate_shared::wire::hits::{HitBatch, HitKind, Refused};
+use tollgate_shared::wire::hits::{HitBatch, HitKind, Refused, Sender};
 use tollgate_shared::wire::record::Record;
 
+use super::copies::CopiesLeftOut;
 use super::log::LogFault;
 use super::tape::{Call, CallKind};
 use crate::tags::Tags;
@@ -21,6 +23,13 @@ use crate::tags::Tags;
 pub enum Calls<'a> {
     /// The calls of an agent.
     Batch(HitBatch<'a>),
+    /// Holds of an agent, whose records are numbered together with its calls.
+    Holds {
+        /// The agent, and the record's number.
+        sender: Sender<'a>,
+        /// Resources, which are limited by copies.
+        resources: Vec<&'a str>,
+    },
     /// The record is about something else.
     None,
     /// It cannot be read. Aggregators keep such a record as a dead letter and go on.
@@ -37,6 +46,14 @@ impl<'a> Calls<'a> {
     pub fn of(partition: u32, delivered: &'a Delivered, tags: &Tags) -> Result<Self, LogFault> {
         match Record::decode(&delivered.bytes) {
             Ok(Record::Hits(batch)) => Ok(Self::Batch(batch)),
+            Ok(Record::Holds(holds)) => Ok(Self::Holds {
+                sender: holds.sender,
+                resources: holds.resources().to_vec(),
+            }),
+            Ok(Record::Heartbeat(holds)) => Ok(Self::Holds {
+                sender: holds.sender,
+                resources: holds.resources().to_vec(),
+            }),
             Ok(Record::Unknown {
                 skippable: false,
                 kind,
@@ -51,7 +68,8 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// Passes the calls of a batch to `each`, with their resources and domains; pair numbers are not known.
+/// Passes the calls of a batch to `each`, with their resources and domains; pair numbers are not known. Refused
+/// reservations of copies are left out. Returns the number of entries that calls were made of.
 ///
 /// # Errors
 ///
@@ -59,8 +77,10 @@ impl<'a> Calls<'a> {
 pub fn calls_of<E>(
     batch: &HitBatch<'_>,
     latest: Timestamp,
+    copies: &mut CopiesLeftOut,
     each: &mut dyn FnMut(&str, &str, Call) -> Result<(), E>,
-) -> Result<(), E> {
+) -> Result<u64, E> {
+    let mut entries = batch.hits().len() as u64;
     for hit in batch.hits().iter() {
         let call = Call {
             at: hit.at.min(latest),
@@ -83,11 +103,15 @@ pub fn calls_of<E>(
         }
     }
     for refused in batch.refused() {
+        if copies.leaves_out(batch.resource(refused.resource), &refused) {
+            continue;
+        }
+        entries += 1;
         for call in spread(&refused, latest) {
             each(batch.resource(refused.resource), refused.domain, call)?;
         }
     }
-    Ok(())
+    Ok(entries)
 }
 
 /// Refused calls of which only the first and the last instant are known, as calls spread between them.

@@ -15,8 +15,10 @@ use serde::Serialize;
 use tollgate_limits::Limits;
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::hits::Sender;
 
 use super::calls::{Calls, calls_of};
+use super::copies::CopiesLeftOut;
 use super::log::{LogFault, Sequences};
 use super::pairs::Pairs;
 use super::read::RowReading;
@@ -46,6 +48,7 @@ pub struct Follow<'a> {
     came: u64,
     /// By epoch and partition.
     agents: HashMap<(u128, u32), Sequences>,
+    copies: CopiesLeftOut,
     inputs: FollowInputs,
     tags: Tags,
     unchecked_keys: Vec<String>,
@@ -67,8 +70,10 @@ pub struct FollowInputs {
     pub hits: u64,
     /// Calls that agents refused.
     pub refused_calls: u64,
-    /// Batches of agents.
+    /// Batches of agents, among them those of holds.
     pub batches: u64,
+    /// Refused reservations that were left out, since their resources are limited by copies.
+    pub copies_refused: u64,
     /// Records that retention removed before they could be read.
     pub records_gone: u64,
     /// The stamp of the first call that was played; 0 before the first call.
@@ -139,7 +144,7 @@ impl<'a> Follow<'a> {
         source: &dyn Source,
         (range, keys): (Range, &Keyring),
         reading: &'a RowReading,
-        limits: impl IntoIterator<Item = (&'a str, &'a Limits)>,
+        limits: impl Iterator<Item = (&'a str, &'a Limits)> + Clone,
     ) -> Result<Self, LogFault> {
         let partitions = (0..source.partitions()).filter(|partition| range.has(*partition));
         let cursors = partitions.map(|partition| {
@@ -148,18 +153,19 @@ impl<'a> Follow<'a> {
         });
         let tags = Tags::of(source, keys)?;
         let pairs = Pairs::default();
-        let players = limits.into_iter();
+        let copies = CopiesLeftOut::new(limits.clone().map(|(_, limits)| limits));
         Ok(Self {
             reading,
             range,
             cursors: cursors.collect::<Result<_, LogFault>>()?,
-            players: players
+            players: limits
                 .map(|(name, limits)| (name, Player::new(&pairs, limits)))
                 .collect(),
             pairs,
             waiting: BinaryHeap::new(),
             came: 0,
             agents: HashMap::new(),
+            copies,
             inputs: FollowInputs::default(),
             unchecked_keys: tags.unchecked(),
             tags,
@@ -208,23 +214,42 @@ impl<'a> Follow<'a> {
         }
         let batch = match Calls::of(partition, delivered, &self.tags)? {
             Calls::Batch(batch) => batch,
+            Calls::Holds { sender, resources } => {
+                self.copies.met(&resources);
+                self.is_new(partition, &sender);
+                return Ok(());
+            }
             Calls::None => return Ok(()),
             Calls::Unreadable(_) => {
                 self.inputs.skipped += 1;
                 return Ok(());
             }
         };
-        let sender = batch.sender;
-        let sequences = self.agents.entry((sender.epoch, partition)).or_default();
-        if !sequences.is_new(sender.sequence) {
+        if !self.is_new(partition, &batch.sender) {
             return Ok(());
         }
-        self.inputs.batches += 1;
         let latest = appended.end_of_millisecond();
-        calls_of(&batch, latest, &mut |resource, domain, call| {
-            self.take(resource, domain, call);
-            Ok(())
-        })
+        let mut copies = std::mem::take(&mut self.copies);
+        calls_of::<LogFault>(
+            &batch,
+            latest,
+            &mut copies,
+            &mut |resource, domain, call| {
+                self.take(resource, domain, call);
+                Ok(())
+            },
+        )?;
+        self.inputs.copies_refused = copies.refused();
+        self.copies = copies;
+        Ok(())
+    }
+
+    /// Whether a batch came for the first time; counts it.
+    fn is_new(&mut self, partition: u32, sender: &Sender<'_>) -> bool {
+        let sequences = self.agents.entry((sender.epoch, partition)).or_default();
+        let new = sequences.is_new(sender.sequence);
+        self.inputs.batches += u64::from(new);
+        new
     }
 
     fn take(&mut self, resource: &str, domain: &str, call: Call) {
@@ -346,6 +371,10 @@ impl std::fmt::Display for FollowReport<'_> {
             (
                 "calls on other resources or domains were skipped",
                 inputs.passed_over,
+            ),
+            (
+                "refused reservations of copies were left out",
+                inputs.copies_refused,
             ),
             ("records cannot be read", inputs.skipped),
             (

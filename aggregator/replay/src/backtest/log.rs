@@ -3,6 +3,7 @@
 //! ```text
 //! hits      at their stamps, never later than the log took them: one call each; with a min one call
 //! refused   a number of calls from a first to a last instant: spread evenly between them
+//! holds     left out, with all that is about copies
 //! ```
 //!
 //! A log holds what agents could deliver. What stays true: everything that is known to be missing is
@@ -12,11 +13,14 @@
 use std::collections::HashMap;
 use std::io;
 
+use tollgate_shared::escape::escaped;
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::hits::HitBatch;
+use tollgate_shared::wire::denial::Announced;
+use tollgate_shared::wire::hits::{HitBatch, Sender};
 
 use super::calls::{Calls, calls_of};
+use super::copies::CopiesLeftOut;
 use super::pairs::Pairs;
 use super::read::{ReadCounts, ReadFault, Recording, RowReading};
 use super::table::count;
@@ -33,7 +37,7 @@ pub struct SeenAttempts {
     pub hits: u64,
     /// Calls that agents refused.
     pub refused_calls: u64,
-    /// Batches of agents.
+    /// Batches of agents, among them those of holds, which are numbered together with the others.
     pub batches: u64,
     /// Batches that came again, and were ignored.
     pub batches_repeated: u64,
@@ -47,6 +51,11 @@ pub struct SeenAttempts {
     pub records_gone: u64,
     /// Statements of aggregators that denied or opened a scope.
     pub statements: u64,
+    /// Resources that were left out, since they are limited by copies.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub copies_resources: Vec<String>,
+    /// Refused reservations of copies that were left out.
+    pub copies_refused: u64,
     /// Whether refused calls are missing, so that under looser limits more calls would have been granted
     /// and refused than reported.
     pub lower_bound: bool,
@@ -79,10 +88,20 @@ impl std::fmt::Display for SeenAttempts {
                 "; refused calls are missing, so under limits looser than those in force all figures are a lower bound",
             )?;
         }
-        match unchecked_line(&self.unchecked_keys) {
-            Some(line) => write!(f, "; {line}"),
-            None => Ok(()),
+        if let Some(line) = unchecked_line(&self.unchecked_keys) {
+            write!(f, "; {line}")?;
         }
+        if !self.copies_resources.is_empty() {
+            let names = self.copies_resources.iter();
+            let names: Vec<String> = names.map(|name| escaped(name).to_string()).collect();
+            write!(
+                f,
+                "; left out, since they are limited by copies: {} ({} refused reservations)",
+                names.join(", "),
+                count(self.copies_refused)
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -125,7 +144,8 @@ pub enum LogFault {
     },
 }
 
-/// Reads a range of a log, up to its current end; `progress` receives the number of records.
+/// Reads a range of a log, up to its current end, without what is about copies; `progress` receives the number of
+/// records.
 ///
 /// # Errors
 ///
@@ -133,7 +153,7 @@ pub enum LogFault {
 pub fn read(
     source: &dyn Source,
     reading: &RowReading,
-    (range, keys): (&Range, &Keyring),
+    (range, keys, copies): (&Range, &Keyring, CopiesLeftOut),
     progress: &dyn Fn(u64),
 ) -> Result<(Recording, SeenAttempts), LogFault> {
     let tags = Tags::of(source, keys)?;
@@ -145,24 +165,34 @@ pub fn read(
         seen: SeenAttempts::default(),
         tags,
         agents: HashMap::new(),
+        copies,
     };
     let mut records = 0;
-    for partition in (0..source.partitions()).filter(|partition| range.has(*partition)) {
+    let partitions = || (0..source.partitions()).filter(|partition| range.has(*partition));
+    for partition in partitions() {
         let hits = each((source, range), Stream::Hits, partition, &mut |delivered| {
             progress(1);
             reader.record(partition, delivered)
         })?;
         reader.seen.records_gone += hits.gone;
         records += hits.records;
-        let statements = each((source, range), Stream::Denials, partition, &mut |_| Ok(()))?;
-        reader.seen.statements += statements.records;
+    }
+    for partition in partitions() {
+        each((source, range), Stream::Denials, partition, &mut |record| {
+            reader.statement(record);
+            Ok(())
+        })?;
     }
     if reader.counts.rows == 0 {
         return Err(LogFault::Nothing(match records {
             0 => nothing_in(source, range),
             _ => format!(
-                "{}: no calls on rates in what was read, expected hits or refused calls",
-                source.name()
+                "{}: no calls on rates in what was read, expected hits or refused calls{}",
+                source.name(),
+                match reader.copies.names() {
+                    none if none.is_empty() => String::new(),
+                    of => format!("; limited by copies: {}", of.join(", ")),
+                }
             ),
         }));
     }
@@ -251,12 +281,18 @@ struct LogReader<'a> {
     tags: Tags,
     /// By epoch and partition.
     agents: HashMap<(u128, u32), Sequences>,
+    copies: CopiesLeftOut,
 }
 
 impl LogReader<'_> {
     fn record(&mut self, partition: u32, delivered: &Delivered) -> Result<(), LogFault> {
         let batch = match Calls::of(partition, delivered, &self.tags)? {
             Calls::Batch(batch) => batch,
+            Calls::Holds { sender, resources } => {
+                self.copies.met(&resources);
+                self.is_new(partition, &sender);
+                return Ok(());
+            }
             Calls::None => return Ok(()),
             Calls::Unreadable(error) if self.reading.strict => {
                 return Err(LogFault::Unreadable {
@@ -270,21 +306,32 @@ impl LogReader<'_> {
                 return Ok(());
             }
         };
-        let sender = batch.sender;
-        let sequences = self.agents.entry((sender.epoch, partition)).or_default();
-        if !sequences.is_new(sender.sequence) {
-            self.seen.batches_repeated += 1;
+        if !self.is_new(partition, &batch.sender) {
             return Ok(());
         }
-        self.seen.batches += 1;
         let latest = delivered.appended.end_of_millisecond();
         self.batch(&batch, latest)
             .map_err(|error| ReadFault::Temporary(error).into())
     }
 
+    /// Whether a batch came for the first time; counts it.
+    fn is_new(&mut self, partition: u32, sender: &Sender<'_>) -> bool {
+        let sequences = self.agents.entry((sender.epoch, partition)).or_default();
+        let new = sequences.is_new(sender.sequence);
+        self.seen.batches += u64::from(new);
+        self.seen.batches_repeated += u64::from(!new);
+        new
+    }
+
+    fn statement(&mut self, delivered: &Delivered) {
+        let announced = Announced::decode(&delivered.bytes);
+        let is_of_copies = announced.is_ok_and(|of| self.copies.has(&of.resource));
+        self.seen.statements += u64::from(!is_of_copies);
+    }
+
     fn batch(&mut self, batch: &HitBatch<'_>, latest: Timestamp) -> io::Result<()> {
-        self.counts.rows += batch.hits().len() as u64;
-        calls_of(batch, latest, &mut |resource, domain, call| {
+        let copies = &mut self.copies;
+        let entries = calls_of(batch, latest, copies, &mut |resource, domain, call| {
             match call.kind {
                 CallKind::Refused => self.seen.refused_calls += call.calls(),
                 CallKind::LetThrough | CallKind::Estimate { .. } | CallKind::Charge => {
@@ -299,7 +346,7 @@ impl LogReader<'_> {
             let pair = self.pairs.number_of(resource, domain);
             self.recorder.push(Call { pair, ..call })
         })?;
-        self.counts.rows += batch.refused().count() as u64;
+        self.counts.rows += entries;
         Ok(())
     }
 
@@ -309,6 +356,8 @@ impl LogReader<'_> {
             batches_missing: missing,
             share: self.seen.batches as f64 / (self.seen.batches + missing) as f64,
             unchecked_keys: self.tags.unchecked(),
+            copies_resources: self.copies.names(),
+            copies_refused: self.copies.refused(),
             ..self.seen.clone()
         };
         let unheard = 0 < seen.statements && seen.refused_calls == 0;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! read     files of rows ──► pairs (names as numbers) and a tape (calls in order)
-//! log      a log of Tollgate's own, the same; calls: of one record
+//! log      a log of Tollgate's own, the same; calls: of one record;
+//!          copies: what is left out
 //! replay   the tape against each limits file: the engine's in-line rules, tallied
 //! suggest  the tape against trial limits, until the least sufficient one is found
 //! report   tallies ──► one object for programs, tables and a page for people
@@ -15,6 +16,7 @@
 mod ahead;
 mod answer;
 mod calls;
+pub mod copies;
 pub mod follow;
 pub mod html;
 pub mod inputs;
