@@ -9,12 +9,9 @@ use tollgate_shared::time::Span;
 
 use super::rate::{Bucket, Tier, Window};
 use super::settings::Rate;
-use super::spelling::{print_quota, print_rate};
+use super::spelling::{print_quota, print_rate, whole_rate};
 use super::stated::{Allowance, Setting, Stated};
 use super::units::print_span;
-
-/// Units for a bucket's rate, shortest first.
-const UNITS: [u64; 5] = [1, 60, 3_600, 86_400, 604_800];
 
 /// Prints the stated fields, each followed by `end`.
 pub(super) fn write_stated(out: &mut String, stated: &Stated, end: &str) -> fmt::Result {
@@ -80,25 +77,6 @@ fn write_bucket(out: &mut String, bucket: &Bucket, end: &str) -> fmt::Result {
         out,
         "bucket = {{ rate = \"{rate}\", burst = {burst}, debt = {debt} }}{end}"
     )
-}
-
-/// The rate in the shortest unit with a whole number of tokens, as it was likely written.
-fn whole_rate(tokens: u64, period: Span) -> Rate {
-    let in_unit = |seconds: &u64| {
-        let micros = seconds * 1_000_000;
-        let all = tokens.checked_mul(micros)?;
-        let hits = all.checked_div(period.as_micros())?;
-        let whole = hits * period.as_micros() == all && hits <= u64::from(u32::MAX);
-        whole.then_some(Rate {
-            hits,
-            window: Span::from_micros(micros),
-        })
-    };
-    let as_it_is = Rate {
-        hits: tokens,
-        window: period,
-    };
-    UNITS.iter().find_map(in_unit).unwrap_or(as_it_is)
 }
 
 fn write_quotas(out: &mut String, quotas: &[Allowance], end: &str) -> fmt::Result {

@@ -73,6 +73,27 @@ pub fn print_rate(rate: Rate) -> String {
     }
 }
 
+/// The same rate in the shortest unit with a whole number of hits, as it was likely written; without such a unit, in
+/// a window that a document may state.
+pub fn whole_rate(hits: u64, window: Span) -> Rate {
+    let micros = window.as_micros().max(1);
+    let in_unit = |(_, unit): &(&str, u64)| {
+        let all = hits.checked_mul(*unit)?;
+        let whole = all.is_multiple_of(micros) && all / micros <= u64::from(u32::MAX);
+        whole.then_some(Rate {
+            hits: all / micros,
+            window: Span::from_micros(*unit),
+        })
+    };
+    // A window of at least a millisecond.
+    let times = 1_000_u64.div_ceil(micros);
+    let as_it_is = Rate {
+        hits: hits.saturating_mul(times),
+        window: Span::from_micros(micros.saturating_mul(times)),
+    };
+    LETTERS.iter().find_map(in_unit).unwrap_or(as_it_is)
+}
+
 /// The quota that a text states, as a number and a calendar's period; `None` if it is not a quota.
 pub fn parse_quota(text: &str) -> Option<(u64, Calendar)> {
     let (hits, period) = parts(text)?;

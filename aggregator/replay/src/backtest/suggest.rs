@@ -24,7 +24,7 @@ use serde::Serialize;
 use tollgate_engine::rules::Stamps;
 use tollgate_limits::{
     Bucket, Calendar, Limits, Quota, Rate, RateClass, RateResource, Window, Zone, print_quota,
-    print_rate,
+    print_rate, whole_rate,
 };
 use tollgate_shared::time::{Span, Timestamp};
 
@@ -111,11 +111,13 @@ impl Constraint {
     }
 
     fn written(&self, limit: u64) -> String {
-        let rate = |hits, window| print_rate(Rate { hits, window });
         match self {
-            Self::Window(window) => format!("rate = \"{}\"", rate(limit, *window)),
+            Self::Window(window) => {
+                let (hits, window) = (limit, *window);
+                format!("rate = \"{}\"", print_rate(Rate { hits, window }))
+            }
             Self::Bucket(tokens, period) => {
-                let rate = rate(*tokens, *period);
+                let rate = print_rate(whole_rate(*tokens, *period));
                 format!("bucket = {{ rate = \"{rate}\", burst = {limit} }}")
             }
             Self::Quota(unit, zone) => {

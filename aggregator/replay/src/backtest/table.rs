@@ -141,10 +141,12 @@ fn push_suggestions(text: &mut String, report: &BacktestReport) {
     text.push('\n');
     table.write(text);
     let share = report.suggestions.first().map_or(0.0, |of| of.share_max);
+    // Shares have seven places.
+    let percent = format!("{:.7}", 100.0 * share);
     let _ = writeln!(
         text,
         "each refuses at most {}% as the only constraint of every domain",
-        100.0 * share
+        percent.trim_end_matches('0').trim_end_matches('.')
     );
 }
 
@@ -174,6 +176,12 @@ fn push_result(text: &mut String, result: &ResultReport) {
     push_pairs(text, "worst", &result.worst);
     push_pairs(text, "refused first", &result.first_refusals);
     push_pairs(text, "refused longest", &result.longest_refusals);
+    if !result.longest_refusals.is_empty() {
+        let _ = writeln!(
+            text,
+            "longest: from the first to the last of refused calls between which no call was granted, nor would have been"
+        );
+    }
     if let Some(compared) = &result.compared {
         let with = &compared.with;
         push_change(text, "newly refused", with, &compared.newly_refused);
