@@ -12,7 +12,8 @@ use std::io;
 
 use tollgate_engine::engine::Count;
 use tollgate_engine::inline::tier_counts;
-use tollgate_engine::rules::{Stamps, State, tiers};
+use tollgate_engine::rules::open_again::open_again_from;
+use tollgate_engine::rules::{Stamps, State, Until, tiers, whole};
 use tollgate_limits::{ClassId, Limits, RateClass, RateResource, Resource};
 use tollgate_shared::time::Timestamp;
 
@@ -286,6 +287,7 @@ impl<'a> Player<'a> {
             limited_by: None,
             was_refused: call.kind == CallKind::Refused,
             used: None,
+            opens: Timestamp::MAX,
         };
         match self.ruled[resource] {
             RuledResource::Nothing => self.unlimited += asked.calls,
@@ -310,16 +312,39 @@ impl<'a> Player<'a> {
         });
         let state = self.states.of(slot.lead, class);
         let moved = (call, &mut self.moved);
-        let answer = answer(class, state, (rate.global(), second), now, moved);
+        let answer = answer(class, state, (rate.global(), &mut *second), now, moved);
         outcome.granted = Amount {
             calls: call.granted_calls(answer.hits),
             hits: answer.hits,
         };
         outcome.limited_by = answer.limited_by;
+        if 0 < outcome.refused_calls() {
+            outcome.opens = opens(class, state, (rate.global(), second), now);
+        }
         outcome.used = Some(match 0 < outcome.refused_calls() {
             true => USE_STEPS as u16,
             false => used(class, state, now),
         });
+    }
+}
+
+/// When one hit would be granted after a refused call. A call for more than there was room may be refused although one
+/// hit has room: when it would be granted is not known.
+fn opens(
+    class: &RateClass,
+    state: &State,
+    (global, second): (Option<u64>, &Stamps),
+    now: Timestamp,
+) -> Timestamp {
+    let instant = |until| match until {
+        Until::Now => now,
+        Until::At(opens) => opens,
+        Until::Never => Timestamp::MAX,
+    };
+    let others = global.map_or(now, |limit| instant(whole::open_again(limit, second, now)));
+    match open_again_from(class, state, now, others) {
+        Until::Now => Timestamp::MAX,
+        until => instant(until),
     }
 }
 
@@ -438,5 +463,30 @@ mod tests {
         assert_eq!((tally.asked.calls, tally.granted.calls), (1, 1));
         assert_eq!((tally.asked.hits, tally.granted.hits), (8, 8));
         assert_eq!(tally.refused(), 0);
+    }
+
+    #[test]
+    fn a_stretch_of_refusals_ends_where_it_would_have_been_let_in() {
+        let limits = "[rate.r]\nrate = \"9/s\"\nglobal = \"1/s\"\n";
+        let limits = Limits::parse(limits).expect("good");
+        let mut pairs = Pairs::default();
+        let (us, others) = (pairs.number_of("r", "us"), pairs.number_of("r", "others"));
+        let mut player = Player::new(&pairs, &limits);
+        // Others fill the global limit each time. For minutes between, nobody would have been refused.
+        for minute in 0..3 {
+            let at = |ms| Timestamp::from_millis(60_000 * minute + ms);
+            for (at, pair) in [(at(0), others), (at(100), us), (at(600), us)] {
+                player.call(&Call {
+                    at,
+                    pair,
+                    copies: 1,
+                    min: 1,
+                    kind: CallKind::LetThrough,
+                });
+            }
+        }
+        let tally = player.tally(us);
+        assert_eq!((tally.refused(), tally.longest.calls), (6, 2));
+        assert_eq!(tally.longest.span().as_micros(), 500_000);
     }
 }

@@ -127,7 +127,8 @@ pub struct PairReport {
     pub excess: u64,
     /// The first refused call.
     pub first_refused_us: Option<u64>,
-    /// The first call of the longest stretch of refused calls without a granted one.
+    /// The first call of the longest stretch of refused calls, in which no call was granted, nor would have been: it
+    /// ends at a granted call, and at a pause that outlasts the denial.
     pub longest_refusal_from_us: Option<u64>,
     /// The time from that stretch's first call to its last.
     pub longest_refusal_us: Option<u64>,

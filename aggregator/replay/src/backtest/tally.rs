@@ -56,7 +56,8 @@ impl Causes {
     }
 }
 
-/// A stretch of refused calls of one pair without a granted one between them.
+/// A stretch of refused calls of one pair, in which no call was granted, nor would have been: there is no granted call
+/// between two of its calls, and no pause that outlasts the denial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
     /// The first refused call.
@@ -89,6 +90,8 @@ pub struct TallyOutcome {
     pub was_refused: bool,
     /// How full the pair's limits are afterwards, in steps; `None` if it has no limits.
     pub used: Option<u16>,
+    /// If it was refused: when one hit would be granted; the last instant if that is not known, or never.
+    pub opens: Timestamp,
 }
 
 impl TallyOutcome {
@@ -112,6 +115,8 @@ pub struct PairTally {
     /// The longest stretch of refused calls.
     pub longest: Stretch,
     now: Stretch,
+    /// When the last refused call would have been granted.
+    opens: Timestamp,
     /// The fullest that its limits were, in steps.
     pub used_max: u16,
 }
@@ -126,10 +131,11 @@ impl PairTally {
     pub fn count(&mut self, outcome: &TallyOutcome) {
         let refused = outcome.refused_calls();
         self.used_max = self.used_max.max(outcome.used.unwrap_or_default());
-        if 0 < outcome.granted.calls {
+        if 0 < outcome.granted.calls || self.opens < outcome.at {
             self.now = Stretch::default();
         }
         if 0 < refused {
+            self.opens = outcome.opens;
             if self.refused() == 0 {
                 self.first_refused = outcome.at;
             }
@@ -308,6 +314,7 @@ mod tests {
             limited_by: (granted == 0).then_some(LimitedBy::Tier),
             was_refused: at == 7,
             used: Some(if granted == 0 { 1_000 } else { 500 }),
+            opens: Timestamp::from_micros(at + 9),
         }
     }
 
@@ -331,6 +338,18 @@ mod tests {
         assert_eq!(longest.calls, 2);
         assert_eq!((tally.refused(), tally.excess), (5, 4));
         assert_eq!(tally.first_refused.as_micros(), 2);
+    }
+
+    #[test]
+    fn a_pause_after_the_denials_end_ends_a_stretch() {
+        let mut tally = PairTally::default();
+        // Each is refused for nine microseconds.
+        for at in [1, 10, 19, 29, 60] {
+            tally.count(&outcome(at, 0));
+        }
+        let longest = tally.longest;
+        assert_eq!((longest.from.as_micros(), longest.to.as_micros()), (1, 19));
+        assert_eq!(longest.calls, 3);
     }
 
     #[test]
