@@ -3,6 +3,7 @@
 //! Knows nothing of limits. What stays true: fields are only ever added.
 
 use serde::Serialize;
+use tollgate_shared::escape::escaped;
 
 use super::log::SeenAttempts;
 use super::read::{Recording, Skipped};
@@ -19,6 +20,9 @@ pub struct Inputs {
     pub kinds: Vec<&'static str>,
     /// How each file is read; empty for a log.
     pub read_as: Vec<FileReading>,
+    /// Files without rows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub empty_files: Vec<String>,
     /// Files whose calls of each whole second (or minute) were spread evenly over it.
     pub spread_files: u64,
     /// Over how many microseconds at most.
@@ -78,6 +82,7 @@ impl Inputs {
         });
         Self {
             read_as: counts.readings.clone(),
+            empty_files: counts.empty.clone(),
             spread_files: spread().count() as u64,
             spread_us: spread().map(|span| span.as_micros()).max().unwrap_or(0),
             unspread_files: unspread.len() as u64,
@@ -111,6 +116,11 @@ impl Inputs {
     /// Notes that the user should see before the results.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if !self.empty_files.is_empty() {
+            let names = self.empty_files.iter();
+            let names: Vec<String> = names.map(|name| escaped(name).to_string()).collect();
+            notes.push(format!("without rows: {}", names.join(", ")));
+        }
         notes.extend(self.note_of_forms());
         notes.extend(self.notes_of_stamps());
         let disbelieved = self.read_as.iter().map(|reading| reading.disbelieved).sum();

@@ -1,7 +1,7 @@
 //! Reads files of recorded traffic onto a tape.
 //!
 //! Knows file formats only as rows. What stays true: an unusable row is counted as skipped, with its line, and
-//! nothing of it reaches the tape; a file that ends too early is an error.
+//! nothing of it reaches the tape; a file that ends too early is an error, and so is a recording without rows.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead};
@@ -92,6 +92,8 @@ pub struct ReadCounts {
     pub kinds: Vec<FileKind>,
     /// How each file is read.
     pub readings: Vec<FileReading>,
+    /// Files without rows.
+    pub empty: Vec<String>,
 }
 
 /// A recording, ready to be played.
@@ -158,10 +160,10 @@ pub enum ReadFault {
         /// What does not fit, and what would.
         what: String,
     },
-    /// A file has no rows.
+    /// No file has rows.
     #[error("{name}: no rows, expected an access log, CSV or JSON Lines")]
     Empty {
-        /// The file.
+        /// The first file.
         name: String,
     },
 }
@@ -184,6 +186,10 @@ pub fn read(
     };
     for input in inputs {
         reader.file(input, progress)?;
+    }
+    if let (0, Some(name)) = (reader.counts.rows, reader.counts.empty.first()) {
+        let name = name.clone();
+        return Err(ReadFault::Empty { name });
     }
     Ok(Recording {
         pairs: reader.pairs,
@@ -255,7 +261,8 @@ impl RowReader<'_> {
             }
         }
         if lines.rows() == 0 {
-            return Err(ReadFault::Empty { name: name() });
+            self.counts.empty.push(name());
+            return Ok(());
         }
         self.counts.rows += lines.rows();
         self.counts.skipped += lines.skipped();

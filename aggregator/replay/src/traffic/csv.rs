@@ -25,6 +25,8 @@ use super::{Columns, Row, Widths};
 #[derive(Clone, Debug)]
 pub(super) struct Csv {
     separator: char,
+    /// How many columns the heading has; `None` without a heading.
+    columns: Option<usize>,
     at: usize,
     /// The column of the date, if `at` may be a time of day.
     date: Option<usize>,
@@ -150,6 +152,10 @@ impl Csv {
         let mut fields = fields_by(line, self.separator)
             .ok_or("a quoted field that is closed, and behind it a separator")?;
         let date = self.date.and_then(|date| fields.get(date).cloned());
+        let extra = self.columns.and_then(|columns| fields.get(columns..));
+        if extra.is_some_and(|extra| extra.iter().any(|field| !field.trim().is_empty())) {
+            return Err("no more fields than the heading has columns");
+        }
         let mut field = |column: usize| {
             let field = fields.get_mut(column).map(std::mem::take);
             field
@@ -314,6 +320,7 @@ impl Looked<'_> {
         let min = stated("--column min=", stated_names.min.as_deref())?;
         Ok(Csv {
             separator,
+            columns: Some(heading.fields.len()),
             at,
             date: date.filter(|date| *date != at),
             resource: resource.or_else(|| heading.column("resource")),
@@ -356,6 +363,7 @@ impl Looked<'_> {
         }
         Some(Csv {
             separator,
+            columns: None,
             at: 0,
             date: None,
             resource: has(1),

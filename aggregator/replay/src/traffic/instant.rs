@@ -16,7 +16,8 @@
 //! 2016/02/20 05:00:45, 20.02.2016 05:00:45, 20160220050045, Sat Feb 20 05:00:45 2016      without a zone: UTC
 //! ```
 //!
-//! `02/20/2016` is ambiguous, since countries differ in the order of day and month; it needs a pattern.
+//! `02/20/2016` is ambiguous, since countries differ in the order of day and month; it needs a pattern. A zone's name
+//! other than UTC is refused, also in brackets, unless an offset is before it: `…T05:00:45+01:00[Europe/Berlin]`.
 //!
 //! Knows nothing of where instants stand in a line. What stays true: digits finer than a microsecond are cut off.
 
@@ -122,6 +123,9 @@ pub(super) fn in_newest_year(text: &str, changed: Timestamp) -> Option<Timestamp
 
 /// The instant of a date in any notation.
 fn date(text: &str) -> Option<Timestamp> {
+    if text.ends_with(']') {
+        return micros(text.parse().ok()?);
+    }
     let utc = ["UTC", "GMT", "utc", "gmt"];
     let bare = utc.iter().find_map(|zone| text.strip_suffix(zone));
     let civil = |text: &str| {
@@ -238,6 +242,9 @@ fn of_web_server(text: &str) -> Option<jiff::Timestamp> {
 /// The instant of a date and a time of day in separate fields, in UTC.
 pub(super) fn of_parts(date: &str, time: &str) -> Option<Timestamp> {
     let of_iso = || {
+        if time.trim_ascii_end().ends_with(']') {
+            return None;
+        }
         let date: jiff::civil::Date = date.trim_ascii().parse().ok()?;
         let time: jiff::civil::Time = time.trim_ascii().parse().ok()?;
         let zoned = date.to_datetime(time).to_zoned(jiff::tz::TimeZone::UTC);
@@ -338,6 +345,7 @@ mod tests {
             "20-Feb-2016 05:00:45.25",
             "2016-02-20 05:00:45.25 AM",
             "Feb 20, 2016 @ 05:00:45.250",
+            "2016-02-20T06:00:45.25+01:00[Europe/Berlin]",
         ] {
             assert_eq!(parse(text, TimeUnit::Auto), expected, "{text}");
         }
@@ -366,6 +374,7 @@ mod tests {
         let new_year = Some(Timestamp::from_micros(1_483_228_799_000_000));
         assert_eq!(parse("2016-12-31T23:59:60Z", TimeUnit::Auto), new_year);
         assert_eq!(of_parts("2016-02-20", "25:00:45"), None);
+        assert_eq!(of_parts("2016-02-20", "05:00:45[Europe/Berlin]"), None);
     }
 
     #[test]
@@ -431,6 +440,8 @@ mod tests {
             "1,455,944,445",
             "1,5",
             "2016-02-20 05:00:45 CET",
+            "2026-11-01T01:30:00[Europe/Berlin]",
+            "2026-11-01 01:30:00[Europe/Berlin]",
             "2025-02-29 00:00:00",
         ] {
             assert_eq!(parse(text, TimeUnit::Auto), None, "{text}");
