@@ -77,7 +77,7 @@ impl EntryOutcome {
 pub(crate) struct Over {
     /// The end of its ban.
     pub ban: Option<End>,
-    /// The end of its pardon: until then its limits deny nothing, in microseconds.
+    /// The end of its pardon: until then, or until they grant a hit, its limits deny nothing, in microseconds.
     pub pardon_us: Option<u64>,
 }
 
@@ -212,6 +212,10 @@ impl StreamPair {
     /// "Whenever a scope is not open after an entry, there is a denial until it is open again":
     /// after any entry, a late one too.
     fn stand(&mut self, now_us: u64, outcome: EntryOutcome) -> EntryOutcome {
+        if 0 < outcome.granted {
+            // The limits have let it in, so the pardon has done its work.
+            self.over.pardon_us = None;
+        }
         self.denied = self.over.stated(self.rule_denial(now_us), now_us);
         self.stay();
         let standing = self.state.standing(&self.limits, now_us);

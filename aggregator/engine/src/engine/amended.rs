@@ -4,7 +4,8 @@
 //! ```text
 //! ban      api.search, mallory, until 18:00     denied until then, whatever the windows allow
 //! ban      everywhere, mallory                  denied on every resource until an operator unbans it
-//! pardon   api.search, acme, until 12:00:07     no denial is stated before then; hits count as usual
+//! pardon   api.search, acme, until 12:00:07     no denial is stated before then, or until a hit is granted; hits
+//!                                               count as usual
 //! ```
 //!
 //! There is one entry for each scope that an operator named, however often, until it has ended by log
@@ -37,7 +38,8 @@ pub(super) struct Ban {
 pub(super) struct PairAmendments {
     /// Its ban.
     pub ban: Option<Ban>,
-    /// Until when no denial of it is stated.
+    /// Until when no denial of it is stated. A hit that is granted earlier ends it: then a version, a refund or a
+    /// settlement has opened the pair, and its limits apply again.
     pub pardon: Option<Timestamp>,
 }
 
@@ -72,6 +74,14 @@ impl PairAmendments {
     /// Whether denials are withheld at `now`.
     pub fn is_pardoned(&self, now: Timestamp) -> bool {
         self.pardon.is_some_and(|until| now < until)
+    }
+
+    /// The same after an entry, of which so many hits were granted.
+    pub fn after_grant(self, granted: u64) -> Self {
+        Self {
+            pardon: self.pardon.filter(|_| granted == 0),
+            ..self
+        }
     }
 
     /// The denial to state at `now`, where `own` is the one by limits alone.
@@ -138,6 +148,13 @@ impl Amended {
     /// Pardons a pair until then; a ban that it has stays.
     pub fn pardon_pair(&mut self, identity: Identity, until: Timestamp) {
         let pardon = Some(until);
+        let of_pair = self.pair(identity);
+        self.set_pair(identity, PairAmendments { pardon, ..of_pair });
+    }
+
+    /// Ends a pair's pardon; a ban that it has stays.
+    pub fn end_pardon(&mut self, identity: Identity) {
+        let pardon = None;
         let of_pair = self.pair(identity);
         self.set_pair(identity, PairAmendments { pardon, ..of_pair });
     }

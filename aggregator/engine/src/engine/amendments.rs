@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! acme is denied until 12:00:07
-//! pardon at 12:00:02    lifted; until 12:00:07 no denial of acme is stated; its hits count as usual
+//! pardon at 12:00:02    lifted; until 12:00:07 no denial of acme is stated; its hits count as usual; it is over
+//!                       earlier if a hit is granted, because a version or refund has made room
 //! reset  at 12:00:02    lifted; its windows are empty, its tiers inactive
 //! refund 3              three hits are taken out of its windows: lifted, or denied for less long
 //! ban until 18:00       denied until then: hits that arrive all the same are excess
@@ -115,14 +116,7 @@ impl Engine {
         }
         let identity = self.identities.of_resource(resource).of(domain);
         if matches!(touch, PairAction::Reset) {
-            let of_pair = self.amended.pair(identity);
-            self.amended.set_pair(
-                identity,
-                PairAmendments {
-                    pardon: None,
-                    ..of_pair
-                },
-            );
+            self.amended.end_pardon(identity);
         }
         self.touch_candidate(identity, (resource, domain), touch, when.at);
         let again = ScopeToRule {

@@ -332,9 +332,9 @@ impl Engine {
             context.count_global(ruled, hit, at);
             return;
         }
-        if opened == Opened::New && self.table.is_crowded(cap_of(limits)) {
-            self.table
-                .sweep(SWEEP_BLOCKS_PER_ENTRY, SWEEP_PAIRS_PER_ENTRY);
+        self.sweep_if_crowded(opened, limits);
+        if amended.pardon.is_some() && 0 < ruled.granted {
+            self.amended.end_pardon(ahead.identity);
         }
         context.count(ruled, hit, at);
         rulings.note(ahead.number, ruled.excess, is_near);
@@ -352,6 +352,14 @@ impl Engine {
         };
         let names = || (context.shared_name(), Some(hit.domain.into()));
         self.denials.follow(standing, names, rulings);
+    }
+
+    /// Frees evicted pairs for a new one.
+    fn sweep_if_crowded(&mut self, opened: Opened, limits: &Limits) {
+        if opened == Opened::New && self.table.is_crowded(cap_of(limits)) {
+            self.table
+                .sweep(SWEEP_BLOCKS_PER_ENTRY, SWEEP_PAIRS_PER_ENTRY);
+        }
     }
 
     /// Rules an entry by the candidate of its resource.

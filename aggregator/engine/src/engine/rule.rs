@@ -143,7 +143,10 @@ pub(super) fn rule(
             .rule
             .denial(class, closure, (now, ruling_context.version))
     });
-    let denial = ruling_context.amended.denial(own, now);
+    let denial = ruling_context
+        .amended
+        .after_grant(ruled.granted)
+        .denial(own, now);
     working.stated = denial.map(|denial| denial.end);
     working.stays(working.pair.matters_until(class));
     (ruled, denial)

@@ -74,6 +74,94 @@ fn a_pardoned_pair_is_counted_but_not_denied_too_soon() {
     assert_eq!(play.engine.amended(), 0, "it has ended");
 }
 
+const THREE_AN_HOUR: &str = "[rate.search]\nrate = \"3/h\"\n";
+
+/// `search` of acme was let through four times under three an hour, and is pardoned.
+fn pardoned() -> Play {
+    let mut play = Play::of(THREE_AN_HOUR);
+    play.tick(500);
+    play.hits("search", &["acme"; 4]);
+    assert_eq!(play.counts().excess, 1);
+    play.tick(1_000);
+    play.amend(pardon("acme"));
+    assert_eq!(play.output(), ["search acme: open"]);
+    play.hits("search", &["acme"]);
+    assert_eq!((play.output().len(), play.counts().excess), (0, 1));
+    play
+}
+
+#[test]
+fn a_pardon_is_over_once_the_limits_grant_a_hit() {
+    type Opened = fn(&mut Play);
+    let opened: [(&str, Opened); 4] = [
+        ("window:0", |play| {
+            play.version("[rate.search]\nrate = \"6/h\"\n");
+        }),
+        ("window:0", |play| {
+            play.version("[rate.search]\nrate = \"3/h\"\ndomains.acme = { rate = \"6/h\" }\n");
+        }),
+        ("window:0", |play| {
+            play.amend(refund(3));
+        }),
+        ("tier 1", |play| {
+            let tier = "tiers = [{ limit = 2, window = \"1h\", active = \"1h\" }]";
+            play.version(&format!("[rate.search]\n{tier}\n"));
+        }),
+    ];
+    for (number, (cause, open)) in opened.into_iter().enumerate() {
+        let mut play = pardoned();
+        open(&mut play);
+        assert!(play.output().is_empty(), "{number}");
+        play.tick(1_000);
+        let before = play.engine.digest();
+        play.hits("search", &["acme"]);
+        assert_eq!(
+            (play.counts().granted, play.engine.amended()),
+            (1, 0),
+            "{number}"
+        );
+        assert_ne!(play.engine.digest(), before);
+        play.hits("search", &["acme"; 5]);
+        let (granted, output) = (play.counts().granted, play.output());
+        assert!(
+            0 < granted && play.counts().excess < 5,
+            "{number}: {output:?}"
+        );
+        let denied = output
+            .first()
+            .is_some_and(|of| of.starts_with("search acme: 36"));
+        assert!(denied && output[0].ends_with(cause), "{number}: {output:?}");
+    }
+}
+
+#[test]
+fn a_version_that_leaves_no_room_does_not_end_a_pardon() {
+    let mut play = pardoned();
+    play.version("[rate.search]\nrate = \"2/h\"\n");
+    play.hits("search", &["acme"; 2]);
+    assert_eq!((play.output().len(), play.counts().excess), (0, 2));
+    assert_eq!(play.engine.amended(), 1);
+}
+
+#[test]
+fn a_banned_hit_does_not_end_a_pardon_and_a_granted_one_no_ban() {
+    let mut play = pardoned();
+    play.amend(refund(3));
+    play.amend(ban(Some("search"), Some(9_000_000)));
+    play.hits("search", &["acme"]);
+    assert_eq!((play.counts().excess, play.engine.amended()), (1, 1));
+    play.tick(9_000);
+    assert_eq!(play.engine.amended(), 1, "the ban has ended");
+    play.amend(ban(Some("export"), None));
+    play.hits("search", &["acme"]);
+    assert_eq!(
+        (play.counts().granted, play.engine.amended()),
+        (1, 1),
+        "the other ban"
+    );
+    assert_eq!(play.output().len(), 1, "denied: it is full");
+}
+
 #[test]
 fn a_pardon_takes_debt_back_to_the_limit() {
     let mut play = denied();

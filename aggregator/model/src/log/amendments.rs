@@ -1,7 +1,7 @@
 //! Amendments: operators' acts by hand, and those of their effects that last.
 //!
 //! ```text
-//! pardon   a denied pair is lifted, and not denied again until its limits would open it
+//! pardon   a denied pair is lifted, and not denied again until its limits would open it, or do grant a hit
 //! reset    its tiers and windows are as if it had never had a hit
 //! refund   its newest granted hits are taken out again
 //! ban      it is denied until the ban ends; hits stamped before that are excess
@@ -47,6 +47,12 @@ impl Amendments {
             ban: bans.max().flatten(),
             pardon_us: self.pardons.get(&pardon).copied(),
         }
+    }
+
+    /// Notes that the limits granted a hit: what was pardoned is over.
+    pub fn granted(&mut self, resource: &str, domain: &str) {
+        let pardon = (resource.to_owned(), domain.to_owned());
+        self.pardons.remove(&pardon);
     }
 
     /// Applies a counted tick. Returns whether a ban or pardon ended.

@@ -301,6 +301,9 @@ impl PartitionModel {
             }
             return self.not_ruled(NotRuled::AtCap);
         }
+        if 0 < ruled.granted {
+            self.amendments.granted(resource, domain);
+        }
         self.table.leave_if_rested(&scope());
         if is_to_state(before, ruled.denied, now_us, self.over_us) {
             outcome.changes.push(ScopeChange {
