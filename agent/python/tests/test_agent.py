@@ -184,28 +184,25 @@ def test_mistakes_of_the_service_raise_a_value_error(agent):
         of_copies.peek("globex")
 
 
-COUNTED = """
+SHORT = """
 import os, sys, tollgate
-agent = tollgate.Agent([sys.argv[1]], name="short")
+agent = tollgate.Agent([sys.argv[1]])
 free = agent.rate("api.free")
-def hits():
-    for _ in range(100):
-        free.hit("acme")
-hits()
-if os.fork() == 0:
-    hits()
-    sys.exit()
-assert os.wait()[1] == 0
+if sys.argv[2] == "forks" and os.fork() != 0:
+    assert os.wait()[1] == 0
+for _ in range(100):
+    free.hit("acme")
 """
 
 
 def test_what_was_counted_is_sent_when_the_process_ends(addresses):
-    subprocess.run([sys.executable, "-c", COUNTED, addresses["agents"]], check=True)
+    for how in ("alone", "forks"):
+        subprocess.run([sys.executable, "-c", SHORT, addresses["agents"], how], check=True)
 
     def granted():
         with urllib.request.urlopen(f"http://{addresses['http']}/metrics") as metrics:
             rows = re.findall(rb"^tollgate_hits_granted_total\S* (\S+)$", metrics.read(), re.MULTILINE)
-        return True if sum(map(float, rows)) == 200 else None
+        return True if sum(map(float, rows)) == 300 else None
 
     until(granted)
 
