@@ -24,9 +24,9 @@ mod totals;
 mod whole;
 
 use crate::effect::{EffectRecords, EffectViolation};
-use crate::limits::{DomainLimits, Limits};
+use crate::limits::{DomainLimits, Limits, ResourceLimits};
 pub use crate::scope::ScopeName;
-use crate::stream::{Denial, EntryOutcome, SLOT_US, StreamPair};
+use crate::stream::{Denial, EntryOutcome, Over, SLOT_US, StreamPair};
 use crate::verdict::End;
 use agents::{Agents, Freshness};
 use amendments::Amendments;
@@ -273,12 +273,7 @@ impl PartitionModel {
             return self.not_ruled(NotRuled::TooOld);
         }
         let (resource, domain) = (entry.resource, entry.domain);
-        let new_pair = || {
-            let own = limits.map_or_else(DomainLimits::default, |limits| limits.of(domain));
-            let mut pair = StreamPair::new(&own);
-            pair.set_over(over);
-            pair
-        };
+        let new_pair = || new_pair(limits, domain, over);
         let scope = || ScopeName::new(resource, Some(domain));
         let (cap, slot) = (self.limits.pairs_per_partition_max, self.slot());
         let (before, now_us, ruled);
@@ -437,6 +432,14 @@ fn note_outcome(
         .or_default();
     let part = (at_us / APPEND_UNIT_US, entry.unguarded);
     *parts.entry(part).or_default() += counted;
+}
+
+/// A domain's pair without entries.
+fn new_pair(limits: Option<&ResourceLimits>, domain: &str, over: Over) -> StreamPair {
+    let own = limits.map_or_else(DomainLimits::default, |limits| limits.of(domain));
+    let mut pair = StreamPair::new(&own);
+    pair.set_over(over);
+    pair
 }
 
 /// Rules an entry on its pair, if that is stored: the denial before it, and the pair's time after it.
