@@ -3,6 +3,8 @@
 
 #[path = "serve/journal_faults.rs"]
 mod journal_faults;
+#[path = "serve/limits_file.rs"]
+mod limits_file;
 #[path = "serve/log_lines.rs"]
 mod log_lines;
 mod support;

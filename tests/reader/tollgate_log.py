@@ -332,7 +332,7 @@ def journal(directory):
                 for offset, appended, data in frames(stream, partition, path.read_bytes(), path.name):
                     where = {"stream": stream, "partition": partition, "offset": offset, "appended_ms": appended}
                     record = decode(stream, data)
-                    for entry in record.get("hits", []):
+                    for entry in (record.get("hits", []) if stream == "hits" else []):
                         if partition_of(entry["resource"], entry["domain"], partitions) != partition:
                             raise Unsound(f"{stream} {partition}, offset {offset}: {entry} belongs elsewhere")
                     yield where | record

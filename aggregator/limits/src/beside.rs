@@ -71,10 +71,17 @@ impl Limits {
             .flat_map(|of| before.resources[of].rows())
         {
             let rows = revision.rows();
-            revision.set(row.resource, row.domain, Some(&row.own))?;
-            if revision.rows() == rows {
-                return Err(NotChanged::SameNetwork(row.domain.into()));
-            }
+            let set = revision.set(row.resource, row.domain, Some(&row.own));
+            let set = match set {
+                Ok(()) if revision.rows() == rows => {
+                    Err(NotChanged::SameNetwork(row.domain.into()))
+                }
+                set => set,
+            };
+            set.map_err(|why| NotChanged::BesideDocument {
+                resource: row.resource.into(),
+                why: Box::new(why),
+            })?;
         }
         Ok(revision.limits())
     }

@@ -61,6 +61,14 @@ pub enum NotChanged {
         "domain {0:?} is in the same network as another row: expected one row for each network"
     )]
     SameNetwork(Box<str>),
+    /// A row of the version before cannot stand beside a new document.
+    #[error("resource {resource:?}: a row beside the document: {why}")]
+    BesideDocument {
+        /// The resource.
+        resource: Box<str>,
+        /// What is wrong with the row under this document.
+        why: Box<NotChanged>,
+    },
     /// There are as many rows as allowed.
     #[error(
         "{OVERRIDE_ROWS_MAX} domains have rows (limits beside the document) already: expected no more"

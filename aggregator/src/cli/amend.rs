@@ -14,6 +14,7 @@
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use tollgate_shared::escape::escaped;
+use tollgate_shared::networks::network_of_domain;
 use tollgate_shared::time::Span;
 
 use super::Global;
@@ -183,6 +184,16 @@ pub fn ban(global: &Global, args: &BanArgs) -> Result<Exit, Failure> {
         until_us: until,
         ..args.banned.asked("ban")?
     };
+    if let Some(domain) = act
+        .domain
+        .as_deref()
+        .filter(|domain| is_nearly_a_network(domain))
+    {
+        let domain = escaped(domain);
+        remark!(
+            "tollgate: {domain} is taken as a domain's name: a network is written as in 10.0.0.0/8"
+        );
+    }
     ask(global, &args.spoken.url, &args.word, act)
 }
 
@@ -240,6 +251,19 @@ pub fn namespaces(global: &Global, args: &NamespacesArgs) -> Result<Exit, Failur
             ask(global, url, word, act)
         }
     }
+}
+
+/// Whether a domain looks like a network and is none: digits, a slash and a length.
+fn is_nearly_a_network(domain: &str) -> bool {
+    let Some((address, length)) = domain.split_once('/') else {
+        return false;
+    };
+    let is_length = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
+    let is_address = address.contains(|c: char| c.is_ascii_digit())
+        && address
+            .chars()
+            .all(|c| c.is_ascii_hexdigit() || matches!(c, '.' | ':'));
+    is_length && is_address && network_of_domain(domain).is_none()
 }
 
 fn list(global: &Global, url: &str) -> Result<Exit, Failure> {
@@ -310,5 +334,27 @@ fn namespace(text: &str) -> Result<String, String> {
     match text {
         "*" => Ok(text.to_owned()),
         text => name(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_that_is_cut_short_is_noticed() {
+        for text in ["10/8", "10.0.0/8", "2001:db8/32", "10.0.0.0/99"] {
+            assert!(is_nearly_a_network(text), "{text}");
+        }
+        for text in [
+            "10.0.0.0/8",
+            "2001:db8::/32",
+            "acme/8",
+            "10.1.2.3",
+            "a/b",
+            "10/",
+        ] {
+            assert!(!is_nearly_a_network(text), "{text}");
+        }
     }
 }

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use tollgate_limits::RateResource;
-use tollgate_shared::log_position::Code;
+use tollgate_shared::log_position::{Code, CodeFault};
 
 use super::Global;
 use super::logs::{LogArgs, replay_failure};
@@ -97,6 +97,14 @@ fn question(
     {
         return Ok(Question::Code(code));
     }
+    // No resource is called so by accident; without this a code that was cut short would be a resource of nobody.
+    if args.domain.is_none() && is_like_a_code(&args.about) {
+        let fault = match &args.at {
+            Some(_) => "a code names its instant itself, expected it without --at".to_owned(),
+            None => CodeFault.to_string(),
+        };
+        return Err(usage(format!("{:?}: {fault}", args.about)));
+    }
     let resource = super::operator::name(&args.about)
         .map_err(|fault| usage(format!("resource {:?} {fault}", args.about)))?;
     let domain = args.domain.as_deref().map(|typed| {
@@ -116,6 +124,14 @@ fn question(
         resource,
         at,
     })
+}
+
+/// Whether a text consists of numbers with dashes between them, as a code does.
+fn is_like_a_code(text: &str) -> bool {
+    let is_part = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    text.contains('-')
+        && text.contains(|c: char| c.is_ascii_digit())
+        && text.split('-').all(is_part)
 }
 
 /// Asks a running aggregator, which reads its own log.
@@ -161,6 +177,22 @@ fn ask(global: &Global, args: &ExplainArgs, question: &Question) -> Result<Exit,
                 401 | 403 => crate::reach::not_authorised(url, error),
                 _ => Failure::Unavailable(format!("{url}: {error}")),
             })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_that_was_cut_short_is_no_resource() {
+        for text in ["0-20-5", "0-20-", "3-18250-0-1-7", "99999999999-1-1-1"] {
+            assert!(is_like_a_code(text), "{text}");
+            assert!(text.parse::<Code>().is_err(), "{text}");
+        }
+        for name in ["api.search", "v1", "a-1", "-", "2024-q1"] {
+            assert!(!is_like_a_code(name), "{name}");
         }
     }
 }

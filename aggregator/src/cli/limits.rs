@@ -63,8 +63,8 @@ enum LimitsVerb {
     },
     /// Changes the limits of one domain by one small record, or a resource's default by a new document
     Set {
-        /// The resource, by its name in the document
-        #[arg(value_parser = super::operator::name)]
+        /// The resource, or the pattern, by its name in the document
+        #[arg(value_parser = super::operator::configured_name)]
         resource: String,
         /// The domain; without it, the limits of all domains that have none of their own (not with --url, which
         /// needs a domain)

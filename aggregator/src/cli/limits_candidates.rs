@@ -214,6 +214,10 @@ pub fn promote_in(file: &Path, resource: &str, dry_run: bool) -> Result<Exit, Fa
 ///
 /// If there is no such candidate, or the document is invalid (65).
 pub fn promoted(text: &str, resource: &str) -> Result<String, Failure> {
+    // A fault may be just where the candidate goes, and would be gone afterwards.
+    if let Err(faults) = Limits::parse(text) {
+        return Err(Failure::Data(faults.to_string()));
+    }
     let bad = |error: toml_edit::TomlError| Failure::Data(error.to_string());
     let mut document = DocumentMut::from_str(text).map_err(bad)?;
     let table = document
@@ -336,6 +340,15 @@ candidate = { tiers = [{ limit = 9, window = "1s", active = "3s" }], hard = "7/s
             "bucket = \"none\"",
         );
         assert_eq!((none.windows[0].limit, none.bucket), (9, None));
+    }
+
+    #[test]
+    fn a_document_with_faults_is_not_promoted() {
+        let text = "[rate.x]\nrate = \"9/s\"\ndomains.acme = { rate = \"5/s\", hard = \"7/s\" }\n\
+            [rate.x.candidate]\nrate = \"8/s\"\ndomains.acme = { rate = \"6/s\" }\n";
+        let faults = Limits::parse(text).expect_err("it has a fault");
+        let error = promoted(text, "x").expect_err("it has a fault");
+        assert_eq!(error.to_string(), faults.to_string());
     }
 
     #[test]

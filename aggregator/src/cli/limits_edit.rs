@@ -11,7 +11,8 @@
 
 use std::collections::HashMap;
 
-use tollgate_limits::Own;
+use tollgate_limits::{Limits, NotChanged, Own, Revision};
+use tollgate_shared::escape::escaped;
 
 use super::document_edit::{TextEdit, listed};
 use crate::exit::Failure;
@@ -63,22 +64,7 @@ impl StatedEdit {
 pub fn rows(name: &str, text: &str) -> Result<Vec<(String, TextEdit)>, Failure> {
     let mut lines = (1..).zip(text.trim_start_matches('\u{feff}').lines());
     let heading = lines.next().map_or("", |(_, line)| line);
-    let heading = csv_fields(heading).unwrap_or_default();
-    let column = |wanted: &str| {
-        let mut fields = heading.iter();
-        fields.position(|field| field.trim().eq_ignore_ascii_case(wanted))
-    };
-    let columns = ["resource", "domain", "rate", "hard", "limit"].map(column);
-    let [Some(resource), Some(domain), rate, hard, limit] = columns else {
-        return Err(Failure::Data(format!(
-            "{name}:1: expected a heading with the columns resource, domain, and rate, hard or limit"
-        )));
-    };
-    let columns = Columns {
-        resource,
-        domain,
-        limits: [rate, hard, limit],
-    };
+    let columns = columns(name, heading)?;
     let (mut rows, mut faults) = (Vec::new(), Vec::new());
     let mut lines_of = HashMap::new();
     for (number, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
@@ -94,12 +80,84 @@ pub fn rows(name: &str, text: &str) -> Result<Vec<(String, TextEdit)>, Failure> 
     }
 }
 
+/// Limits changed by the rows of a file; all faults are listed, each with its place.
+///
+/// # Errors
+///
+/// If a row cannot be set.
+pub fn changed(before: &Limits, rows: &[(String, TextEdit)]) -> Result<Limits, Failure> {
+    let mut revision = Revision::of(before);
+    let mut faults = Vec::new();
+    for (place, change) in rows {
+        let domain = change.domain.as_deref().unwrap_or_default();
+        match revision.set(&change.resource, domain, change.own.as_ref()) {
+            Ok(()) => {}
+            Err(NotChanged::Faults(why)) => faults.push(why.in_file(place).to_string()),
+            Err(why) => faults.push(format!("{place}: {why}")),
+        }
+    }
+    match faults.is_empty() {
+        true => Ok(revision.limits()),
+        false => Err(Failure::Data(listed(&faults))),
+    }
+}
+
+/// The columns that a file may have.
+const COLUMNS: [&str; 5] = ["resource", "domain", "rate", "hard", "limit"];
+
+/// Reads the heading; its names may be in any order.
+fn columns(name: &str, heading: &str) -> Result<Columns, Failure> {
+    let heading = csv_fields(heading).unwrap_or_default();
+    let heading: Vec<String> = { heading.iter() }
+        .map(|field| field.trim().to_ascii_lowercase())
+        .collect();
+    let mut faults = Vec::new();
+    for (at, field) in heading
+        .iter()
+        .enumerate()
+        .filter(|(_, field)| !field.is_empty())
+    {
+        if !COLUMNS.contains(&&**field) {
+            faults.push(format!(
+                "{name}:1: column \"{}\": expected one of {}",
+                escaped(field),
+                COLUMNS.join(", ")
+            ));
+        } else if heading[..at].contains(field) {
+            faults.push(format!(
+                "{name}:1: column \"{field}\" stands there twice, expected it once"
+            ));
+        }
+    }
+    if !faults.is_empty() {
+        return Err(Failure::Data(listed(&faults)));
+    }
+    let column = |wanted: &str| heading.iter().position(|field| field == wanted);
+    let [Some(resource), Some(domain), rate, hard, limit] = COLUMNS.map(column) else {
+        return Err(Failure::Data(format!(
+            "{name}:1: expected a heading with the columns resource, domain, and rate, hard or limit"
+        )));
+    };
+    let named = heading
+        .iter()
+        .enumerate()
+        .filter(|(_, field)| !field.is_empty());
+    Ok(Columns {
+        resource,
+        domain,
+        limits: [rate, hard, limit],
+        named: named.map(|(at, _)| at).collect(),
+    })
+}
+
 /// The places of the columns in a row.
 struct Columns {
     resource: usize,
     domain: usize,
     /// Rate, hard limit and limit; `None` without the column.
     limits: [Option<usize>; 3],
+    /// All places that have a column; in others there may only be empty cells, as spreadsheets write them.
+    named: Vec<usize>,
 }
 
 /// For each limit of a domain of a resource, the line in which it was stated.
@@ -114,6 +172,16 @@ fn row(
 ) -> Result<TextEdit, String> {
     let fields =
         csv_fields(line).ok_or("a quote is not closed, or something follows it".to_owned())?;
+    let mut cells = fields.iter().enumerate();
+    let beyond = cells.find(|(at, cell)| !columns.named.contains(at) && !cell.trim().is_empty());
+    if let Some((at, cell)) = beyond {
+        return Err(format!(
+            "cell {} (\"{}\") has no column, expected {} cells",
+            at + 1,
+            escaped(cell.trim()),
+            columns.named.len()
+        ));
+    }
     let field = |at: usize| fields.get(at).map_or("", |field| field.trim()).to_owned();
     let stated = |at: Option<usize>| at.map(field).filter(|field| !field.is_empty());
     let [rate, hard, limit] = columns.limits.map(stated);
@@ -188,5 +256,22 @@ mod tests {
             "f.csv:4: limit of acme of sandbox was stated in line 2 already, expected it once"
         );
         assert!(super::rows("f.csv", "a,b\n").is_err());
+    }
+
+    #[test]
+    fn columns_and_cells_that_nobody_reads_are_refused() {
+        let error = |text: &str| rows("f.csv", text).expect_err("bad").to_string();
+        assert_eq!(
+            error("resource,domain,rate,hrad,rate\na,b,1/s,2/s,3/s\n"),
+            "f.csv:1: column \"hrad\": expected one of resource, domain, rate, hard, limit\n\
+             f.csv:1: column \"rate\" stands there twice, expected it once"
+        );
+        assert_eq!(
+            error("resource,domain,rate\na,b,1/s\na,c,1/s,9/s\n"),
+            "f.csv:3: cell 4 (\"9/s\") has no column, expected 3 cells"
+        );
+        // Spreadsheets write empty cells behind the last column.
+        let spread = "resource,domain,rate,,\na,b,1/s,,\n";
+        assert_eq!(rows("f.csv", spread).expect("good rows").len(), 1);
     }
 }

@@ -4,14 +4,15 @@
 //! F: 2,000 rows ── POST /v1/amendments, as many as one body takes ── version 19 ── the next, expecting 19 ── ...
 //! ```
 //!
-//! For a journal, which only its aggregator writes, and for callers without permissions on Kafka. Knows nothing of
-//! what is in force: the aggregator checks each part. What stays true: rows are sent in their order, and each part
+//! For a journal, which only its aggregator writes, and for callers without permissions on Kafka. All rows are checked
+//! against the limits in force before the first part is sent, so that a fault is named by its line and leaves nothing
+//! half done; the aggregator checks each part again. What stays true: rows are sent in their order, and each part
 //! expects the version that the previous one created.
 
 use std::path::Path;
 
 use super::document_edit::TextEdit;
-use super::operator::{OperatorNote, asked, report_all};
+use super::operator::{OperatorNote, asked, limits_in_force, report_all};
 use super::{Global, input_name, limits_edit, read_table};
 use crate::exit::{Exit, Failure};
 use tollgate_api::amend::{AmendRequest, AmendRow};
@@ -23,19 +24,19 @@ const PART_BYTES_MAX: usize = 48 << 10;
 ///
 /// # Errors
 ///
-/// If a part is refused; the parts before it stay in force.
+/// If a row cannot be set, with its line; and if a part is refused all the same: the parts before it stay in force.
 pub(super) fn import(
     global: &Global,
     url: &str,
     file: &Path,
     (reason, expect_version, dry_run): (&str, Option<u64>, bool),
 ) -> Result<Exit, Failure> {
-    let rows = limits_edit::rows(&input_name(file), &read_table(file)?)?;
-    let rows = rows.into_iter().map(|(_, row)| {
-        let domain = global.domain(row.domain.as_ref())?;
-        Ok(row_of(row, domain))
-    });
-    let parts = parts_of(rows.collect::<Result<Vec<_>, Failure>>()?);
+    let mut rows = limits_edit::rows(&input_name(file), &read_table(file)?)?;
+    for (_, row) in &mut rows {
+        row.domain = global.domain(row.domain.as_ref())?;
+    }
+    limits_edit::changed(&limits_in_force(url)?, &rows)?;
+    let parts = parts_of(rows.into_iter().map(|(_, row)| row_of(row)).collect());
     let (count, mut expected) = (parts.len(), expect_version);
     let mut answers = Vec::with_capacity(count);
     for (done, rows) in parts.into_iter().enumerate() {
@@ -62,11 +63,11 @@ pub(super) fn import(
     report_all(global, &answers)
 }
 
-fn row_of(row: TextEdit, domain: Option<String>) -> AmendRow {
+fn row_of(row: TextEdit) -> AmendRow {
     let own = row.own.unwrap_or_default();
     AmendRow {
         resource: row.resource,
-        domain: domain.unwrap_or_default(),
+        domain: row.domain.unwrap_or_default(),
         rate: own.rate.map(Into::into),
         hard: own.hard.map(Into::into),
         limit: own.limit,

@@ -11,11 +11,12 @@
 use std::mem::take;
 use std::path::Path;
 
-use tollgate_limits::{Limits, NotChanged, Own, Revision, Stated};
+use tollgate_limits::{Limits, Own, Stated};
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::set_rows::{self, SetRow};
 
-use super::document_edit::{TextEdit, apply, listed};
+use super::document_edit::{TextEdit, apply};
+use super::limits_edit::changed;
 use crate::exit::Failure;
 use tollgate_limits::versions::{Version, digest};
 use tollgate_server::record_keys;
@@ -149,24 +150,6 @@ pub(super) fn row_of(resource: &str, domain: &str, own: &Own) -> SetRow {
         rate: own.rate.clone(),
         hard: own.hard.clone(),
         limit: own.limit,
-    }
-}
-
-/// Limits changed by the rows of a file; all faults are listed, each with its place.
-fn changed(before: &Limits, rows: &[(String, TextEdit)]) -> Result<Limits, Failure> {
-    let mut revision = Revision::of(before);
-    let mut faults = Vec::new();
-    for (place, change) in rows {
-        let domain = change.domain.as_deref().unwrap_or_default();
-        match revision.set(&change.resource, domain, change.own.as_ref()) {
-            Ok(()) => {}
-            Err(NotChanged::Faults(why)) => faults.push(why.in_file(place).to_string()),
-            Err(why) => faults.push(format!("{place}: {why}")),
-        }
-    }
-    match faults.is_empty() {
-        true => Ok(revision.limits()),
-        false => Err(Failure::Data(listed(&faults))),
     }
 }
 

@@ -184,11 +184,23 @@ pub fn domain_on(
         let Some(resource) = resource else {
             return Ok(None);
         };
-        let view: LimitsView = get(url, "/v1/limits", &[])?;
-        let limits = Limits::parse_logged(&view.text.unwrap_or_default())
-            .map_err(|faults| Failure::Data(format!("{url}: the limits in force: {faults}")))?;
+        let limits = limits_in_force(url)?;
         Ok(limits.rate(resource).and_then(RateResource::addresses))
     })
+}
+
+/// The limits in force, without the rows beside their document; none if the aggregator has no document yet.
+///
+/// # Errors
+///
+/// If no aggregator answers, or this build cannot read its limits.
+pub fn limits_in_force(url: &str) -> Result<Limits, Failure> {
+    let view: LimitsView = get(url, "/v1/limits", &[])?;
+    let Some(text) = view.text else {
+        return Ok(Limits::default());
+    };
+    let read = Limits::parse_logged(&text);
+    read.map_err(|faults| Failure::Data(format!("{url}: the limits in force: {faults}")))
 }
 
 fn text_of(answer: &AmendmentView) -> String {
@@ -328,6 +340,19 @@ pub fn name(text: &str) -> Result<String, String> {
     let name = unescaped(text).map_err(|fault| fault.to_string())?;
     check_name(&name).map_err(|fault| fault.to_string())?;
     Ok(name)
+}
+
+/// The name on the command line under which a document has limits: of a resource, or a pattern, which ends in `*`.
+///
+/// # Errors
+///
+/// The fault of the name.
+pub fn configured_name(text: &str) -> Result<String, String> {
+    match text.strip_suffix('*') {
+        Some("") => Ok(text.to_owned()),
+        Some(literal) => Ok(name(literal)? + "*"),
+        None => name(text),
+    }
 }
 
 /// An agent's or a group's name on the command line: any name that the log may have, written as in lists.

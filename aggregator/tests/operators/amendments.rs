@@ -1,6 +1,8 @@
 //! Amendments through a real aggregator on its journal: operators' acts reach agents, stand in the log with
 //! author and reason, survive a restart, and are replayed by an audit.
 
+mod audited;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 

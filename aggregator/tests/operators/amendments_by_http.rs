@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use tollgate_log::clock::wall;
 
-use crate::support::{DEADLINE, LIMITS, directory, serve};
+use crate::support::{DEADLINE, LIMITS, directory, run, serve};
 
 /// Posts an amendment; returns status and body.
 fn amend(address: SocketAddr, body: &str) -> (u16, String) {
@@ -77,4 +77,35 @@ fn an_array_in_place_of_an_object_is_refused() {
     }
     let (status, body) = amend(served.http, &set(&format!("[{row}]")));
     assert_eq!(status, 200, "{body}");
+}
+
+/// No call is on a pattern, so an act on one would change nothing and be reported as done.
+#[test]
+fn an_act_on_a_pattern_is_refused() {
+    let limits = format!("{LIMITS}[rate.\"p.*\"]\nrate = \"2/h\"\n");
+    let dir = directory(&limits);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    for act in [
+        r#""act":"ban""#,
+        r#""act":"lift""#,
+        r#""act":"reset""#,
+        r#""act":"refund","hits":1"#,
+    ] {
+        let who = r#""domain":"x","who":"ann","why":"a test""#;
+        let body = format!(r#"{{{act},"resource":"p.*",{who}}}"#);
+        let (status, answer) = amend(served.http, &body);
+        assert_eq!(status, 400, "{act}: {answer}");
+        assert!(answer.contains("one of the resources"), "{act}: {answer}");
+    }
+    let url = format!("http://{}", served.http);
+    let ban = ["ban", "p.*", "x", "--reason", "a test", "--url", &url];
+    let (code, out, err) = run(dir.path(), &ban);
+    assert_eq!(code, 65, "{out}{err}");
+    assert!(err.contains("--everywhere"), "{err}");
+    let (code, out, err) = run(dir.path(), &["denials", "--url", &url]);
+    assert_eq!((code, out.contains("banned")), (0, false), "{out}{err}");
+    // A resource under the pattern can be banned.
+    let ban = ["ban", "p.a", "x", "--reason", "a test", "--url", &url];
+    assert_eq!(run(dir.path(), &ban).0, 0);
 }

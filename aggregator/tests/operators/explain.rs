@@ -1,9 +1,12 @@
 //! Tests of `tollgate explain`, on the journal of a real aggregator: why a call was refused, and why it was not; with
 //! the same result from the journal, from an export, and by HTTP.
 
+mod counted;
+
 use std::path::Path;
 
 use serde_json::Value;
+use tollgate_shared::log_position::Code;
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
@@ -34,6 +37,10 @@ shadow = true
 rate = "1/m"
 [rate."api.none"]
 rate = "0/s"
+[rate."api.six"]
+rate = "6/h"
+[rate."api.second"]
+rate = "2/s"
 [namespace.closed]
 allow_unconfigured = false
 "#;
@@ -84,10 +91,6 @@ impl World {
         hits: &[u64],
         refused: Option<(u64, u64, u64)>,
     ) -> u64 {
-        self.sequence += 1;
-        let dealer = usize::from(agent == "beta");
-        let sender = self.dealers[dealer].sender(self.sequence);
-        let hits = hits.iter().map(|ms| Hit::one(0, domain, self.at(*ms), 1));
         let refused = refused.map(|(calls, first, last)| Refused {
             resource: 0,
             domain,
@@ -98,6 +101,41 @@ impl World {
             cause: Cause::Tier(1),
             position: None,
         });
+        self.send(agent, (resource, domain), hits, refused).await
+    }
+
+    /// Reports calls that were refused under a code.
+    async fn refused_under(
+        &mut self,
+        pair: (&str, &str),
+        (cause, code): (Cause, &str),
+        (calls, first, last): (u64, u64, u64),
+    ) {
+        let code: Code = code.parse().expect("a code");
+        let refused = Refused {
+            resource: 0,
+            domain: pair.1,
+            calls,
+            copies: calls,
+            first: self.at(first),
+            last: self.at(last),
+            cause,
+            position: Some(code.position),
+        };
+        self.send("alpha", pair, &[], Some(refused)).await;
+    }
+
+    async fn send(
+        &mut self,
+        agent: &str,
+        (resource, domain): (&str, &str),
+        hits: &[u64],
+        refused: Option<Refused<'_>>,
+    ) -> u64 {
+        self.sequence += 1;
+        let dealer = usize::from(agent == "beta");
+        let sender = self.dealers[dealer].sender(self.sequence);
+        let hits = hits.iter().map(|ms| Hit::one(0, domain, self.at(*ms), 1));
         let mut writer = Writer::new();
         let hits: Vec<_> = hits.collect();
         let refused: Vec<_> = refused.into_iter().collect();
@@ -441,34 +479,4 @@ async fn an_act_ends_a_denial_when_it_was_recorded_and_not_before() {
         .to_string();
     let open = world.explain(&[acme.0, acme.1, "--at", &now]);
     assert_eq!(open["denial"], Value::Null, "{open:#}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn records_that_the_log_lacks_are_reported() {
-    let mut world = World::new().await;
-    let code = world.denied().await;
-    let dir = world.dir.path();
-    let exit = |args: &[&str]| {
-        let mut all = vec!["explain"];
-        all.extend(args);
-        let (exit, stdout, stderr) = run(dir, &all);
-        assert_eq!(stdout, "");
-        (exit, stderr)
-    };
-    let journal = ["--journal", "tollgate-data"];
-    let (code_of_nothing, why) = exit(&["0-999999-0-1", journal[0], journal[1]]);
-    assert_eq!(code_of_nothing, 1);
-    assert!(why.contains("no record there"), "{why}");
-    let other_generation = format!("{}-9", code.rsplit_once('-').unwrap().0);
-    let (exit_code, why) = exit(&[&other_generation, journal[0], journal[1]]);
-    assert_eq!(exit_code, 1);
-    assert!(why.contains("generation"), "{why}");
-    assert_eq!(exit(&["9-1-1-1", journal[0], journal[1]]).0, 1);
-    assert_eq!(exit(&[&code, "--journal", "nowhere"]).0, 66);
-    assert_eq!(exit(&[&code, "--url", "http://127.0.0.1:1"]).0, 69);
-    assert_eq!(exit(&["api.search", "acme", "--at", "then"]).0, 64);
-    let (status, _) = world.served.get("/v1/explain?code=abc");
-    assert_eq!(status, 400);
-    let (status, _) = world.served.get("/v1/explain?code=0-999999-0-1");
-    assert_eq!(status, 404);
 }

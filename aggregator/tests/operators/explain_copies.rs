@@ -238,3 +238,67 @@ async fn each_denial_of_a_code_has_sentences_of_its_own() {
         "{text}"
     );
 }
+
+/// Who held copies when the denial began, not who holds them by now; and how many calls were refused under it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_domain_is_explained_as_of_its_denial() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let (_web, ours) = sandbox(&served, "web").await;
+    let (_job, theirs) = sandbox(&served, "job").await;
+    let _kept = take(&ours, "acme", 2).await;
+    let released = take(&theirs, "acme", 1).await;
+    until(&theirs, "acme", true).await;
+    until(&ours, "acme", true).await;
+    let lowered = LIMITS.replace("limit = 3", "limit = 1");
+    let first = served.json("/v1/limits")["version"].as_u64();
+    std::fs::write(dir.path().join("limits.toml"), lowered).expect("written");
+    served.signal("HUP");
+    served.await_json("/v1/limits", |limits| first < limits["version"].as_u64());
+    for _ in 0..4 {
+        assert!(ours.reserve("acme", 1).is_err(), "it is full");
+    }
+    drop(released);
+    served.await_json("/v1/holds", |shown| {
+        shown["holds"]
+            .as_array()
+            .is_some_and(|holds| holds.len() == 1)
+    });
+    let end = Instant::now() + DEADLINE;
+    let found = loop {
+        let found = explain(dir.path(), &["sandbox", "acme"]);
+        if found["refused"]["calls"] == 4 {
+            break found;
+        }
+        assert!(Instant::now() < end, "{found:#}");
+    };
+    assert_eq!(holders(&found), [("web", 2), ("job", 1)], "{found:#}");
+    let code = found["code"].as_str().expect("a code");
+    let by_code = explain(dir.path(), &[code]);
+    for same in ["holders", "refused", "statements", "sentences"] {
+        assert_eq!(by_code[same], found[same], "{same}");
+    }
+    let url = format!("http://{}", served.http);
+    let kill = [
+        "namespaces",
+        "kill",
+        "sandbox",
+        "--reason",
+        "a test",
+        "--url",
+        &url,
+    ];
+    let (exit, stdout, stderr) = run(dir.path(), &kill);
+    assert_eq!(exit, 0, "{stdout}{stderr}");
+    let found = explain(dir.path(), &["sandbox", "acme"]);
+    assert_eq!(
+        (&found["denied"], &found["reason"]),
+        (&false.into(), &"ignored".into())
+    );
+    let sentence = found["sentences"][0].as_str().expect("a sentence");
+    assert!(
+        sentence.contains("its namespace ignores limits"),
+        "{sentence}"
+    );
+}

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use tollgate_shared::wire::limits_document::DOCUMENT_BYTES_MAX;
 
-use crate::support::{DEADLINE, directory, run, serve};
+use crate::support::{DEADLINE, LIMITS, directory, run, serve};
 
 /// Rows beside a document.
 const ROWS: usize = 20_000;
@@ -125,4 +125,44 @@ fn many_rows_are_served_and_outlast_a_full_document() {
         output.contains(&expected) && output.contains("tollgate limits import"),
         "{output}"
     );
+}
+
+/// All rows are checked before the first is sent, and a fault is named by its line.
+#[test]
+fn an_import_with_a_fault_near_its_end_changes_nothing() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let row = |n: usize| match n {
+        2_500 => format!("api.search,tenant-{n},9/fortnight\n"),
+        _ => format!("api.search,tenant-{n},9/s\n"),
+    };
+    let rows: String = (2..=3_000).map(row).collect();
+    let text = format!("resource,domain,rate\n{rows}");
+    std::fs::write(dir.path().join("bad.csv"), text).expect("written");
+    let before = served.json("/v1/limits")["version"].clone();
+    let url = format!("http://{}", served.http);
+    let args = [
+        "limits", "import", "bad.csv", "--reason", "x", "--url", &url,
+    ];
+    let (code, out, err) = run(dir.path(), &args);
+    assert_eq!(code, 65, "{out}{err}");
+    assert!(err.contains("bad.csv:2500"), "{err}");
+    assert_eq!(served.json("/v1/limits")["version"], before);
+}
+
+/// A pattern may have rows, by command as by import.
+#[test]
+fn a_row_of_a_pattern_is_set_and_removed() {
+    let dir = directory(&format!("{LIMITS}[rate.\"p.*\"]\nrate = \"2/h\"\n"));
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let url = format!("http://{}", served.http);
+    for change in [["--rate", "5/h"].as_slice(), &["--remove"]] {
+        let args = [
+            "limits", "set", "p.*", "--domain", "acme", "--reason", "x", "--url", &url,
+        ];
+        let (code, out, err) = run(dir.path(), &[&args[..], change].concat());
+        assert_eq!(code, 0, "{out}{err}");
+    }
 }

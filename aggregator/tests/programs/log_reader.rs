@@ -273,7 +273,7 @@ fn an_independent_reader_agrees_on_a_journal() {
     compare_journals(journal.path());
 }
 
-/// A directory with the journal of an aggregator that ruled hits and took an amendment.
+/// A directory with the journal of an aggregator that ruled hits and took amendments.
 async fn write_a_journal() -> TempDir {
     let dir = directory(LIMITS);
     let mut served = serve(dir.path(), &[]);
@@ -298,8 +298,20 @@ async fn write_a_journal() -> TempDir {
         "--url",
         &url,
     ];
-    let (code, out, err) = run(dir.path(), &ban);
-    assert_eq!(code, 0, "{out}{err}");
+    let refund = [
+        "refund",
+        "api.search",
+        "tenant-1",
+        "2",
+        "--reason",
+        "x",
+        "--url",
+        &url,
+    ];
+    for act in [&ban[..], &refund] {
+        let (code, out, err) = run(dir.path(), act);
+        assert_eq!(code, 0, "{out}{err}");
+    }
     served.signal("TERM");
     served.await_end();
     dir

@@ -23,6 +23,7 @@
 //! read; a difference never depends on the load of the machine when the log was written.
 
 pub mod amended;
+mod checked;
 mod denials;
 mod difference;
 mod excess;

@@ -7,13 +7,11 @@
 //! What stays true: pairs in shadow, ignored or unconfigured are not compared, since the model states what the
 //! engine keeps to itself; neither is anything after a record that reached the cap on pairs.
 
-use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde::Serialize;
 use tollgate_engine::engine::{Fate, ResourceStatement};
-use tollgate_limits::{Limits, Mode, Resource};
 use tollgate_model::log::{EntryRuling, ScopeChange};
 use tollgate_model::{Denial as ModelDenial, End, PartitionModel};
 use tollgate_shared::names::partition_of_pair;
@@ -22,12 +20,12 @@ use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Cause, Denial, Scope, StatementKind};
 
+use super::checked::{CheckedResources, ModelRules, Unchecked};
 use super::reorder::Reorder;
 use super::report::{Difference, DifferenceKind, PartitionAudit, Stated};
 use crate::model_check::{RecordPosition, Versions, cause_to_wire, feed};
 use crate::range::Utc;
 use crate::replay::Replay;
-use tollgate_limits::versions::LimitsBook;
 use tollgate_log::Delivered;
 
 /// What the model ruled in one partition, or in all.
@@ -60,25 +58,13 @@ pub struct Sample {
     below: u64,
     versions: Versions,
     newest: u64,
-    /// By resource.
-    rules: RefCell<HashMap<Box<str>, ModelRules>>,
+    checked: CheckedResources,
     pairs: HashSet<u64>,
     reorder: Reorder,
     /// The instant of the first record in the range.
     first_us: Option<u64>,
     last_us: u64,
     at_cap: bool,
-}
-
-/// What the model rules of a resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ModelRules {
-    /// Everything: the engine states whatever the model states of it.
-    All,
-    /// Nothing, because some version has limits on its rate, and does not enforce them.
-    NotEnforced,
-    /// Nothing, because it has no limits on rates.
-    NotRates,
 }
 
 impl Sample {
@@ -94,7 +80,7 @@ impl Sample {
             },
             versions: Versions::default(),
             newest: 0,
-            rules: RefCell::default(),
+            checked: CheckedResources::default(),
             pairs: HashSet::new(),
             reorder: Reorder::default(),
             first_us: None,
@@ -113,7 +99,7 @@ impl Sample {
         in_range: bool,
         part: &mut PartitionAudit,
     ) {
-        self.learn(replay.book());
+        self.learn(replay);
         // The model knows a single log, so it must not get a tick of another one.
         if replay.rulings().fates.contains(&Fate::OfAnotherLog) {
             return;
@@ -123,7 +109,7 @@ impl Sample {
             appended_us: delivered.appended.as_micros(),
         };
         if in_range {
-            self.note_unenforced(at.offset, record, part);
+            self.note_unchecked(at.offset, record, part);
         }
         let mut model = std::mem::take(&mut self.model);
         let wanted = |resource: &str, domain: &str| self.is_asked(resource, domain);
@@ -157,17 +143,17 @@ impl Sample {
         }
     }
 
-    /// Takes new limits versions.
-    fn learn(&mut self, book: &LimitsBook) {
-        if book.latest_number() == self.newest {
-            return;
-        }
-        while let Some(version) = book.after(self.newest) {
+    /// Takes the versions up to the one that the engine rules by: a later one says nothing about entries before it.
+    fn learn(&mut self, replay: &Replay) {
+        let upto = replay.engine().version().unwrap_or(0);
+        let book = replay.book();
+        while let Some(version) = book.after(self.newest)
+            && version.number <= upto
+        {
             self.newest = version.number;
             self.versions.insert(version);
+            self.checked.learn(&version.limits);
         }
-        self.newest = book.latest_number();
-        self.rules.borrow_mut().clear();
     }
 
     fn is_asked(&self, resource: &str, domain: &str) -> bool {
@@ -176,40 +162,24 @@ impl Sample {
             && partition_of_pair(resource, domain, self.partitions) == self.partition
     }
 
-    /// Remarks entries of resources with limits that some version does not enforce: the model does not rule them.
-    fn note_unenforced(&self, offset: u64, record: &Record<'_>, part: &mut PartitionAudit) {
+    /// Remarks entries of resources with limits that the model does not check.
+    fn note_unchecked(&self, offset: u64, record: &Record<'_>, part: &mut PartitionAudit) {
         let Record::Hits(batch) = record else {
             return;
         };
-        let rules_of = |resource| self.rules_of(batch.resource(resource));
-        let hits = batch.hits().iter();
-        let entries = hits.filter(|hit| rules_of(hit.resource) == ModelRules::NotEnforced);
-        let entries = entries.count() as u64;
-        if 0 < entries {
-            let text = "entries that the model did not check: their resource was in shadow, or its namespace ignored limits, at some time";
-            part.remark("model_unenforced", entries, offset, text);
+        for hit in batch.hits() {
+            if let ModelRules::Nothing(why) = self.rules_of(batch.resource(hit.resource)) {
+                let (kind, text) = why.remark();
+                part.remark(kind, 1, offset, text);
+            }
         }
     }
 
     /// What the model rules of a resource, by all versions so far.
     fn rules_of(&self, resource: &str) -> ModelRules {
-        if let Some(rules) = self.rules.borrow().get(resource) {
-            return *rules;
-        }
-        let mut versions = self.versions.limits();
-        let rules = if self
-            .versions
-            .limits()
-            .all(|limits| states_all(limits, resource))
-        {
-            ModelRules::All
-        } else if versions.any(|limits| limits.rate(resource).is_some()) {
-            ModelRules::NotEnforced
-        } else {
-            ModelRules::NotRates
-        };
-        self.rules.borrow_mut().insert(resource.into(), rules);
-        rules
+        let versions = self.versions.limits();
+        self.checked
+            .rules_of(resource, versions.map(|limits| &**limits))
     }
 
     fn compare(
@@ -228,6 +198,14 @@ impl Sample {
             self.at_cap = true;
             let text = "records that the model did not check: the log was at the cap on pairs";
             return part.remark("model_at_cap", 1, offset, text);
+        }
+        for stated in &rulings.statements {
+            if let ModelRules::Nothing(why @ Unchecked::NotEnforced) =
+                self.rules_of(&stated.resource)
+            {
+                let (kind, text) = why.remark();
+                part.remark(kind, 1, offset, text);
+            }
         }
         let mut engine: Vec<&ResourceStatement> = rulings
             .statements
@@ -342,17 +320,6 @@ impl Sample {
         let (denied_us, beyond_us) = self.reorder.end(self.last_us);
         part.model.denied_us += denied_us;
         part.model.reorder_denied_us += beyond_us;
-    }
-}
-
-/// Whether a version states everything that it rules about a resource.
-fn states_all(limits: &Limits, resource: &str) -> bool {
-    let namespace = limits.namespace_of(resource);
-    match limits.resource(resource) {
-        Some(Resource::Rate(rate)) => rate.mode() == Mode::Enforced && !namespace.ignore_configured,
-        // The model rules rates alone, not limits on copies.
-        Some(Resource::Copies(_)) => false,
-        None => namespace.allow_unconfigured,
     }
 }
 

@@ -3,14 +3,13 @@
 //! Knows only what was followed. What stays true: every number is counted from entries of the log.
 
 use tollgate_shared::escape::escaped;
-use tollgate_shared::log_position::{Code, LogPosition};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Cause, Denial, StatementKind};
 
 use super::follow::{FollowUntil, PairFollow};
-use super::history::{EntryFate, ExplainedEntry, PairStatement, denial_of, key};
+use super::history::{EntryFate, ExplainedEntry, PairStatement, denial_of};
 use super::view::{CallView, DenialView, Explanation, StatementView, VersionView};
-use super::{AskedPair, ExplainError, counts, open, recorded_at, sentences};
+use super::{AskedPair, ExplainError, counts, open, recorded_at, refused, sentences};
 use crate::range::Utc;
 use crate::source::Source;
 use tollgate_limits::versions::in_one_line;
@@ -72,7 +71,7 @@ fn wanted(asked: &AskedPair, follow: &PairFollow) -> Result<Option<usize>, Expla
                 let code = asked.code.map(|code| code.to_string()).unwrap_or_default();
                 ExplainError::NotThere(format!("{code}: {why}"))
             };
-            let index = stated.position(|stated| key(&stated.statement) == position);
+            let index = stated.position(|stated| stated.numbered().is_at(position));
             let index = index.ok_or_else(|| none("the log has no statement there".to_owned()))?;
             let found = follow.statements[index].statement.position.generation;
             match asked.code.map(|code| code.position.generation) {
@@ -149,7 +148,6 @@ fn denied(
 ) -> Result<(), ExplainError> {
     let partition = explanation.partition;
     let stated = &follow.statements[index];
-    let position = stated.statement.position;
     let of = (partition, &*explanation.resource);
     let recorded = recorded_at(source, of, &stated.statement)?;
     let span = closure(follow, index);
@@ -157,19 +155,22 @@ fn denied(
     let until = ended(&follow.statements[span.end - 1]);
     explanation.denied = true;
     explanation.reason = reason_of(denial.cause);
-    explanation.code = Some(Code::new(partition, position).to_string());
+    explanation.code = stated.numbered().code(partition);
     explanation.denial = Some(denial_view(stated, &denial, recorded));
-    explanation.statements = follow
-        .statements
-        .range(span)
-        .map(|stated| statement_view(partition, stated))
+    let reports = refused::by_statement(&follow.statements, follow.refused.iter());
+    let stated_in = follow.statements.range(span.clone()).zip(&reports[span]);
+    explanation.statements = stated_in
+        .map(|(stated, reports)| {
+            let calls = refused::tally(reports.iter().copied()).calls;
+            statement_view(partition, stated, calls)
+        })
         .collect();
     explanation.version = version_view(follow.replay.book(), denial.version, explanation);
     explanation.window = counts::window(follow, stated, &denial);
     explanation.tiers = counts::tiers(follow, stated);
     explanation.constraints = stated.constraints.clone();
     explanation.excess = counts::excess(follow, since, until);
-    explanation.refused = counts::refused(follow, since, until);
+    explanation.refused = refused::tally(reports[index].iter().copied());
     explanation.picture = counts::picture(follow, stated, explanation, until);
     sentences::write(explanation, stated, &denial, until);
     Ok(())
@@ -221,8 +222,7 @@ fn denial_view(stated: &PairStatement, denial: &Denial, recorded: Option<Timesta
     }
 }
 
-fn statement_view(partition: u32, stated: &PairStatement) -> StatementView {
-    let position: LogPosition = stated.statement.position;
+fn statement_view(partition: u32, stated: &PairStatement, refused_calls: u64) -> StatementView {
     let (says, until, cause) = match stated.statement.kind {
         StatementKind::Denied(denial) => {
             ("denied", end_us(denial.end), Some(denial.cause.to_string()))
@@ -230,11 +230,12 @@ fn statement_view(partition: u32, stated: &PairStatement) -> StatementView {
         StatementKind::Lifted => ("open", None, None),
     };
     StatementView {
-        code: Code::new(partition, position).to_string(),
+        code: stated.numbered().code(partition),
         at_us: stated.since.as_micros(),
         until_us: until,
         says,
         cause,
+        refused_calls,
     }
 }
 

@@ -15,7 +15,7 @@
 
 mod sentences;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use tollgate_engine::copies::{Copies, HoldState};
 use tollgate_shared::escape::escaped;
@@ -27,7 +27,10 @@ use tollgate_shared::wire::statement::{Denial, Scope, Statement};
 
 use super::answer::{reason_of, version_view};
 use super::follow::FollowUntil;
-use super::history::{denial_of, key};
+use super::history::{LATE, denial_of, key, push};
+use super::open::IGNORED;
+use super::refused::{self, RefusedCalls};
+use super::sentences::refused as refused_sentence;
 use super::view::{DenialView, Explanation, HolderView, ScopeDenialView, StatementView};
 use super::{AskedPair, Begun, ExplainError, begin, partition_of_everybody, recorded_at};
 use crate::range::Utc;
@@ -35,6 +38,9 @@ use crate::replay::ReplayError;
 use crate::source::{Cursor, ReadStep, Source};
 use sentences::{cause_of, held_by, words_of};
 use tollgate_log::{Delivered, Stream};
+
+/// How many reports of refused calls are remembered.
+const REPORTS_MAX: usize = 10_000;
 
 /// A statement about a scope, and when the record that caused it was appended.
 #[derive(Clone)]
@@ -85,13 +91,15 @@ struct CopiesReading<'a> {
     begun: Begun,
     cursor: Box<dyn Cursor + 'a>,
     /// Records that were read, but not applied yet.
-    waiting: std::collections::VecDeque<Delivered>,
+    waiting: VecDeque<Delivered>,
     /// The latest statement about each scope, by its name.
     last: BTreeMap<String, ScopeStatement>,
     /// The append time of the last record that was applied.
     now: Timestamp,
     /// The operation at the requested log position, in words.
     cause: Option<String>,
+    /// The newest reports of refused calls on the resource.
+    refused: VecDeque<RefusedCalls>,
 }
 
 /// Explains what denied copies of a resource, or that nothing did.
@@ -104,19 +112,23 @@ pub(super) fn explain(
         Some(code) => code.partition,
         None => partition_of_everybody(source, &asked.resource),
     };
-    let begun = begin(source, partition, keys, asked)?;
-    let cursor = source.open(Stream::Hits, partition, begun.next)?;
-    let mut reading = CopiesReading {
-        source,
-        asked,
-        begun,
-        cursor,
-        waiting: Default::default(),
-        last: BTreeMap::new(),
-        now: Timestamp::ZERO,
-        cause: None,
-    };
+    let mut reading = CopiesReading::new(source, asked, begin(source, partition, keys, asked)?)?;
     let mut found = reading.upto_the_moment()?;
+    if let (Some(first), None) = (found.first_mut(), asked.code) {
+        // The denial began before the requested instant. Who held copies then, only the state of then tells.
+        let then = AskedPair {
+            until: FollowUntil::Position(key(&first.stated.statement)),
+            ..asked.clone()
+        };
+        let mut earlier =
+            CopiesReading::new(source, &then, begin(source, partition, keys, asked)?)?;
+        let same = earlier.upto_the_moment()?.into_iter();
+        let mut same = same.filter(|of| of.stated.statement == first.stated.statement);
+        if let Some(same) = same.next() {
+            first.holders = same.holders;
+            reading.cause = earlier.cause;
+        }
+    }
     let mut explanation = Explanation {
         schema: "tollgate.explain/1",
         log: source.name(),
@@ -139,7 +151,25 @@ pub(super) fn explain(
     Ok(explanation)
 }
 
-impl CopiesReading<'_> {
+impl<'a> CopiesReading<'a> {
+    fn new(
+        source: &'a dyn Source,
+        asked: &'a AskedPair,
+        begun: Begun,
+    ) -> Result<Self, ExplainError> {
+        Ok(Self {
+            source,
+            asked,
+            cursor: source.open(Stream::Hits, begun.partition, begun.next)?,
+            begun,
+            waiting: VecDeque::new(),
+            last: BTreeMap::new(),
+            now: Timestamp::ZERO,
+            cause: None,
+            refused: VecDeque::new(),
+        })
+    }
+
     /// Applies records up to the requested instant or log position. Returns the denial in force then, or all denials
     /// that the log position caused, the narrowest first; none if there was no denial.
     fn upto_the_moment(&mut self) -> Result<Vec<CopiesDenial>, ExplainError> {
@@ -209,9 +239,14 @@ impl CopiesReading<'_> {
         self.copies().map_or_else(Vec::new, |of| holders(of, scope))
     }
 
-    /// Goes on until each of the denials has been lifted, or to the end of the log.
+    /// Goes on until each of the denials has been lifted and reports of refused calls have arrived, or to the end of
+    /// the log.
     fn read_to_lifts(&mut self, found: &mut Vec<CopiesDenial>) -> Result<(), ExplainError> {
-        while found.iter().any(|of| of.lifted.is_none())
+        let is_over = |of: &CopiesDenial, now: Timestamp| {
+            let until = of.lifted.as_ref().map(|lifted| lifted.appended);
+            until.is_some_and(|until| until.saturating_add(LATE) < now)
+        };
+        while !found.iter().all(|of| is_over(of, self.now))
             && let Some(delivered) = self.next()?
         {
             self.apply(&delivered, found)?;
@@ -252,8 +287,18 @@ impl CopiesReading<'_> {
         self.begun.next = delivered.offset + 1;
         self.now = delivered.appended;
         let record = Record::decode(&delivered.bytes);
-        // Hits do not affect copies.
-        if matches!(record, Ok(Record::Hits(_))) {
+        // Hits do not affect copies. Agents report in such a batch which calls they refused.
+        if let Ok(Record::Hits(batch)) = &record {
+            let ours = batch
+                .refused()
+                .filter(|refused| batch.resource(refused.resource) == self.asked.resource);
+            for refused in ours {
+                push(
+                    &mut self.refused,
+                    REPORTS_MAX,
+                    RefusedCalls::of(batch, &refused),
+                );
+            }
             return Ok(());
         }
         self.begun.replay.apply(delivered, self.source)?;
@@ -296,12 +341,18 @@ impl CopiesReading<'_> {
             return Ok(());
         };
         let partition = explanation.partition;
-        let view = |of: &ScopeStatement, says| StatementView {
-            code: Code::new(partition, of.statement.position).to_string(),
+        let position = first.stated.statement.position;
+        let reports = self.refused.iter();
+        explanation.refused =
+            refused::tally(reports.filter(|report| report.position == Some(position)));
+        let calls = explanation.refused.calls;
+        let view = |of: &ScopeStatement, says, refused_calls| StatementView {
+            code: Some(Code::new(partition, of.statement.position).to_string()),
             at_us: of.appended.as_micros(),
             until_us: None,
             says,
             cause: denial_of(&of.statement).map(|denial| denial.cause.to_string()),
+            refused_calls,
         };
         explanation.domain = match &first.stated.statement.scope {
             Scope::Pair(domain) => Some(domain.to_string()),
@@ -310,18 +361,21 @@ impl CopiesReading<'_> {
         };
         explanation.denied = true;
         explanation.reason = reason_of(first.denial.cause);
-        explanation.code = Some(Code::new(partition, first.stated.statement.position).to_string());
+        explanation.code = Some(Code::new(partition, position).to_string());
         explanation.denial = Some(self.denial_view(partition, first)?);
-        explanation.statements = vec![view(&first.stated, "denied")];
+        explanation.statements = vec![view(&first.stated, "denied", calls)];
         explanation
             .statements
-            .extend(first.lifted.as_ref().map(|of| view(of, "open")));
+            .extend(first.lifted.as_ref().map(|of| view(of, "open", 0)));
         explanation.holders = first.holders.clone();
         let others = others.iter().map(|of| self.same_code(partition, of));
         explanation.same_code = others.collect::<Result<_, _>>()?;
         let book = self.begun.replay.book();
         explanation.version = version_view(book, first.denial.version, explanation);
         explanation.sentences = sentences::write(explanation, self.cause.as_deref(), found);
+        explanation
+            .sentences
+            .push(refused_sentence(explanation, "copies"));
         Ok(())
     }
 
@@ -374,10 +428,15 @@ impl CopiesReading<'_> {
             explanation.reason = "ignored";
         }
         explanation.holders = self.holders_of(&scope);
-        explanation.sentences = vec![
-            format!("{words} had room at {}", Utc(self.now)),
-            held_by(&explanation.holders, "then"),
-        ];
+        let of_scope = match explanation.reason {
+            "ignored" => format!("{words} was not denied at {}: {IGNORED}", Utc(self.now)),
+            "no_limit" => format!(
+                "{words} was not denied at {}: nothing limits it",
+                Utc(self.now)
+            ),
+            _ => format!("{words} had room at {}", Utc(self.now)),
+        };
+        explanation.sentences = vec![of_scope, held_by(&explanation.holders, "then")];
     }
 }
 

@@ -1,4 +1,4 @@
-//! The counts of an answer: the window, the tiers, excess, refused calls, and the picture of them.
+//! The counts of an answer: the window, the tiers, excess, and the picture of them.
 //!
 //! Knows nothing of questions. What stays true: every number is counted from entries of the log.
 
@@ -13,6 +13,7 @@ use tollgate_shared::wire::statement::{Cause, Denial};
 use super::answer::{end_us, position_text};
 use super::follow::PairFollow;
 use super::history::{EntryFate, ExplainedEntry, PairStatement, key};
+use super::refused::by_agent;
 use super::view::{AgentView, Explanation, Tally, TierView, TimeView, WindowView};
 use crate::fill;
 use crate::picture::{Played, Step, draw_lanes};
@@ -130,26 +131,6 @@ pub(super) fn window_of(hits: Vec<(&str, Timestamp, u64)>) -> WindowView {
     }
 }
 
-fn by_agent<'a>(
-    hits: impl Iterator<Item = (&'a str, Timestamp, Timestamp, u64)>,
-) -> Vec<AgentView> {
-    let mut agents: BTreeMap<&str, AgentView> = BTreeMap::new();
-    for (agent, first, last, hits) in hits {
-        let of = agents.entry(agent).or_insert_with(|| AgentView {
-            agent: agent.to_owned(),
-            hits: 0,
-            first_us: u64::MAX,
-            last_us: 0,
-        });
-        of.hits = of.hits.saturating_add(hits);
-        of.first_us = of.first_us.min(first.as_micros());
-        of.last_us = of.last_us.max(last.as_micros());
-    }
-    let mut agents: Vec<AgentView> = agents.into_values().collect();
-    agents.sort_by_key(|of| std::cmp::Reverse(of.hits));
-    agents
-}
-
 pub(super) fn tiers(follow: &PairFollow, stated: &PairStatement) -> Vec<TierView> {
     let position = key(&stated.statement);
     let tiers = stated.class.tiers().iter().zip(&stated.tiers).enumerate();
@@ -197,23 +178,6 @@ pub(super) fn excess(follow: &PairFollow, since: Timestamp, until: Timestamp) ->
         calls: entries.len() as u64,
         hits: entries.iter().map(|(.., hits)| hits).sum(),
         by_agent: by_agent(entries.into_iter()),
-    }
-}
-
-pub(super) fn refused(follow: &PairFollow, since: Timestamp, until: Timestamp) -> Tally {
-    let within = follow
-        .refused
-        .iter()
-        .filter(|refused| since <= refused.last && refused.first < until);
-    let within: Vec<_> = within.collect();
-    Tally {
-        calls: within.iter().map(|refused| refused.calls).sum(),
-        hits: within.iter().map(|refused| refused.copies).sum(),
-        by_agent: by_agent(
-            within
-                .iter()
-                .map(|refused| (&*refused.agent, refused.first, refused.last, refused.calls)),
-        ),
     }
 }
 

@@ -3,12 +3,11 @@
 //! A totals record names the records of other partitions and what they granted; those records have
 //! the agents. Knows nothing of tiers: global limits have none.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use tollgate_engine::engine::TOO_OLD;
 use tollgate_limits::print_span;
 use tollgate_shared::keyring::Keyring;
-use tollgate_shared::log_position::Code;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Denial, Scope, Statement};
@@ -16,9 +15,13 @@ use tollgate_shared::wire::statement::{Denial, Scope, Statement};
 use super::answer::{end_us, reason_of, version_view};
 use super::counts::window_of;
 use super::follow::FollowUntil;
-use super::history::{denial_of, key};
+use super::history::{LATE, NumberedStatement, denial_of};
+use super::numbers::{self, Unnumbered};
 use super::view::{DenialView, Explanation, StatementView};
-use super::{AskedPair, ExplainError, begin, partition_of_everybody, record_at, recorded_at};
+use super::{
+    AskedPair, Begun, ExplainError, begin, partition_of_everybody, record_at, recorded_at, refused,
+    sentences,
+};
 use crate::range::Utc;
 use crate::replay::{RecordResult, ReplayError};
 use crate::source::{ReadStep, Source};
@@ -30,9 +33,6 @@ const TOTALS_MAX: usize = 100_000;
 /// How many source records are looked up for their agents.
 const SOURCES_MAX: usize = 500;
 
-/// How long after a statement to read on for totals that may belong to it.
-const LATE: Span = Span::from_secs(10);
-
 struct CountedTotal {
     position: u64,
     source: (u32, u64),
@@ -41,8 +41,16 @@ struct CountedTotal {
 
 struct SourceStatement {
     statement: Statement,
+    /// Whether the entry of its log position is known, as of [`PairStatement`](super::history::PairStatement).
+    is_numbered: bool,
     since: Timestamp,
     appended: Timestamp,
+}
+
+impl SourceStatement {
+    fn numbered(&self) -> NumberedStatement<'_> {
+        NumberedStatement(&self.statement, self.is_numbered)
+    }
 }
 
 /// Explains what denied everybody.
@@ -53,10 +61,27 @@ pub(super) fn explain(
 ) -> Result<Explanation, ExplainError> {
     let partition = partition_of_everybody(source, &asked.resource);
     let mut begun = begin(source, partition, keys, asked)?;
+    let (totals, mut stated) = follow(source, asked, &mut begun)?;
+    let unnumbered = stated.iter_mut().filter(|of| !of.is_numbered);
+    let unnumbered = unnumbered.map(|of| Unnumbered {
+        statement: &mut of.statement,
+        is_numbered: &mut of.is_numbered,
+    });
+    numbers::find(source, (partition, &asked.resource), unnumbered)?;
+    answer(source, asked, partition, (&totals, &stated), &begun.replay)
+}
+
+/// Reads the totals of the resource and the statements about everybody, until the answer is complete.
+fn follow(
+    source: &dyn Source,
+    asked: &AskedPair,
+    begun: &mut Begun,
+) -> Result<(VecDeque<CountedTotal>, Vec<SourceStatement>), ExplainError> {
+    let partition = begun.partition;
     let mut cursor = source.open(Stream::Hits, partition, begun.next)?;
     let (mut totals, mut stated) = (VecDeque::new(), Vec::new());
     let mut now = Timestamp::ZERO;
-    'reading: loop {
+    loop {
         let records = match cursor.read()? {
             ReadStep::Records(records) => records,
             ReadStep::Gone { wanted, next } => {
@@ -67,11 +92,11 @@ pub(super) fn explain(
                 }
                 .into());
             }
-            ReadStep::End => break,
+            ReadStep::End => return Ok((totals, stated)),
         };
         for delivered in &records {
             if is_over(asked.until, &stated, delivered.appended) {
-                break 'reading;
+                return Ok((totals, stated));
             }
             // Hits of domains do not affect the global limit directly.
             if matches!(Record::decode(&delivered.bytes), Ok(Record::Hits(_))) {
@@ -96,18 +121,24 @@ pub(super) fn explain(
                     granted,
                 });
             }
+            let is_numbered = matches!(met, RecordResult::Ruled(Record::Totals(_)));
+            let since = match is_numbered {
+                true => now,
+                // An operator's act, or other limits.
+                false => now.max(delivered.appended),
+            };
             for ruled in &begun.replay.rulings().statements {
                 if *ruled.resource == *asked.resource && ruled.statement.scope == Scope::Resource {
                     stated.push(SourceStatement {
                         statement: ruled.statement.clone(),
-                        since: now,
+                        is_numbered,
+                        since,
                         appended: delivered.appended,
                     });
                 }
             }
         }
     }
-    answer(source, asked, partition, (&totals, &stated), &begun.replay)
 }
 
 fn is_over(until: FollowUntil, stated: &[SourceStatement], appended: Timestamp) -> bool {
@@ -116,7 +147,7 @@ fn is_over(until: FollowUntil, stated: &[SourceStatement], appended: Timestamp) 
         FollowUntil::Instant(at) => at.saturating_add(TOO_OLD) < appended,
         FollowUntil::Position(position) => stated
             .iter()
-            .find(|stated| key(&stated.statement) == position)
+            .find(|stated| stated.numbered().may_be_at(position))
             .is_some_and(|stated| stated.appended.saturating_add(LATE) < appended),
     }
 }
@@ -133,9 +164,7 @@ fn answer(
             .iter()
             .rposition(|s| denial_of(&s.statement).is_some()),
         FollowUntil::Instant(at) => stated.iter().rposition(|s| s.since <= at),
-        FollowUntil::Position(position) => {
-            stated.iter().position(|s| key(&s.statement) == position)
-        }
+        FollowUntil::Position(position) => stated.iter().position(|s| s.numbered().is_at(position)),
     };
     let mut explanation = Explanation {
         schema: "tollgate.explain/1",
@@ -164,11 +193,10 @@ fn answer(
         return Ok(explanation);
     };
     let stated = &stated[index];
-    let position = stated.statement.position;
     let recorded = recorded_at(source, (partition, &asked.resource), &stated.statement)?;
     explanation.denied = true;
     explanation.reason = reason_of(denial.cause);
-    explanation.code = Some(Code::new(partition, position).to_string());
+    explanation.code = stated.numbered().code(partition);
     explanation.denial = Some(DenialView {
         cause: denial.cause.to_string(),
         tier: None,
@@ -180,16 +208,46 @@ fn answer(
         until_us: end_us(denial.end),
     });
     explanation.statements = vec![StatementView {
-        code: Code::new(partition, position).to_string(),
+        code: explanation.code.clone(),
         at_us: stated.since.as_micros(),
         until_us: end_us(denial.end),
         says: "denied",
         cause: Some(denial.cause.to_string()),
+        refused_calls: 0,
     }];
     explanation.version = version_view(replay.book(), denial.version, &explanation);
     let hits = hits_of(source, totals, stated, denial.window)?;
     write_window(&mut explanation, stated, &denial, &hits);
+    write_refused(&mut explanation, source, totals, stated, &denial)?;
     Ok(explanation)
+}
+
+/// Reports how many calls agents refused under the statement.
+fn write_refused(
+    explanation: &mut Explanation,
+    source: &dyn Source,
+    totals: &VecDeque<CountedTotal>,
+    stated: &SourceStatement,
+    denial: &Denial,
+) -> Result<(), ExplainError> {
+    // The totals that caused the statement name records that were in the log before it.
+    let before = stated.statement.position.offset;
+    let mut from: BTreeMap<u32, u64> = BTreeMap::new();
+    for total in totals.iter().filter(|total| total.position <= before) {
+        let (partition, offset) = total.source;
+        let known = from.entry(partition).or_default();
+        *known = offset.max(*known);
+    }
+    let statement = (&stated.statement, denial.end.max(stated.appended));
+    let reports = refused::under_global(source, &explanation.resource, statement, &from)?;
+    explanation.refused = refused::tally(reports.iter());
+    for stated in &mut explanation.statements {
+        stated.refused_calls = explanation.refused.calls;
+    }
+    explanation
+        .sentences
+        .push(sentences::refused(explanation, "hits"));
+    Ok(())
 }
 
 /// Reports which hits filled the window, and the denial in words.

@@ -20,7 +20,9 @@ use tollgate_shared::wire::statement::{Statement, StatementKind};
 
 use super::Begun;
 use super::constraints;
-use super::history::{Burst, EntryFate, ExplainedEntry, PairStatement, RefusedCalls, TierNow, key};
+use super::history::{Burst, EntryFate, ExplainedEntry, LATE, PairStatement, TierNow, push};
+use super::numbers::{self, Unnumbered};
+use super::refused::RefusedCalls;
 use super::view::ConstraintView;
 use crate::fill;
 use crate::replay::{RecordResult, Replay, ReplayError};
@@ -32,10 +34,6 @@ const ENTRIES_MAX: usize = 200_000;
 
 /// How many statements, bursts and reports of refused calls are remembered.
 const OTHERS_MAX: usize = 10_000;
-
-/// How long after the end of a denial reports of refused calls may come that belong to it: couriers send
-/// at once, and again until their connection is back.
-const LATE: Span = Span::from_secs(10);
 
 /// Up to which point the pair is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,13 +68,6 @@ pub struct PairFollow {
     /// The append time of the last record that was read.
     pub read_upto: Timestamp,
     writer: Writer,
-}
-
-fn push<T>(into: &mut VecDeque<T>, bound: usize, value: T) {
-    if bound <= into.len() {
-        into.pop_front();
-    }
-    into.push_back(value);
 }
 
 impl PairFollow {
@@ -128,7 +119,7 @@ impl PairFollow {
                         first: next,
                     });
                 }
-                ReadStep::End => return Ok(()),
+                ReadStep::End => break,
             };
             for delivered in &records {
                 if self.next <= delivered.offset {
@@ -138,9 +129,21 @@ impl PairFollow {
                 }
             }
             if self.is_over(until) {
-                return Ok(());
+                break;
             }
         }
+        self.number(source)
+    }
+
+    /// Finds the entries of the statements that no call of the pair caused.
+    fn number(&mut self, source: &dyn Source) -> Result<(), ReplayError> {
+        let unnumbered = self.statements.iter_mut().filter(|of| !of.is_numbered);
+        let unnumbered = unnumbered.map(|of| Unnumbered {
+            statement: &mut of.statement,
+            is_numbered: &mut of.is_numbered,
+        });
+        let of = (self.partition, &*self.resource);
+        Ok(numbers::find(source, of, unnumbered)?)
     }
 
     fn is_over(&self, until: FollowUntil) -> bool {
@@ -150,7 +153,7 @@ impl PairFollow {
                 let stated = self
                     .statements
                     .iter()
-                    .find(|stated| key(&stated.statement) == position);
+                    .find(|stated| stated.numbered().may_be_at(position));
                 let reached = position.0 < self.next;
                 let since = stated.map_or(self.read_upto, |stated| stated.appended);
                 (reached, since)
@@ -231,14 +234,11 @@ impl PairFollow {
     }
 
     fn refused(&mut self, batch: &HitBatch<'_>, refused: &Refused<'_>) {
-        let calls = RefusedCalls {
-            agent: batch.sender.agent.into(),
-            calls: refused.calls,
-            copies: refused.copies,
-            first: refused.first,
-            last: refused.last,
-        };
-        push(&mut self.refused, OTHERS_MAX, calls);
+        push(
+            &mut self.refused,
+            OTHERS_MAX,
+            RefusedCalls::of(batch, refused),
+        );
     }
 
     fn entries(
@@ -369,7 +369,10 @@ impl PairFollow {
                 }
                 // No call of the pair causes it, but an operator's act or other limits: the pair's time is that of its
                 // last call, or 1970.
-                None => stated.since = stated.since.max(delivered.appended),
+                None => {
+                    stated.since = stated.since.max(delivered.appended);
+                    stated.is_numbered = false;
+                }
             }
             stated.statement = statement;
             stated.appended = delivered.appended;
@@ -406,6 +409,7 @@ impl PairFollow {
                 position: Default::default(),
                 kind: StatementKind::Lifted,
             },
+            is_numbered: true,
             since: now,
             appended: Timestamp::ZERO,
             class: self.class.clone(),

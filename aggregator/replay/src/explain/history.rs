@@ -3,11 +3,26 @@
 //! Plain data. Knows nothing of logs and engines. What stays true: instants of entries are those
 //! that were ruled, after all corrections.
 
+use std::collections::VecDeque;
+
 use super::view::ConstraintView;
 use tollgate_engine::rules::tiers::Phase;
 use tollgate_limits::RateClass;
-use tollgate_shared::time::Timestamp;
+use tollgate_shared::log_position::Code;
+use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Denial, Statement, StatementKind};
+
+/// How long after the end of a denial reports of refused calls may come that belong to it: couriers send
+/// at once, and again until their connection is back.
+pub const LATE: Span = Span::from_secs(10);
+
+/// Adds a value; at the bound the oldest one goes.
+pub fn push<T>(into: &mut VecDeque<T>, bound: usize, value: T) {
+    if bound <= into.len() {
+        into.pop_front();
+    }
+    into.push_back(value);
+}
 
 /// One entry of the pair.
 #[derive(Clone, Debug)]
@@ -85,6 +100,9 @@ pub struct TierNow {
 pub struct PairStatement {
     /// The statement; its log position is the real one, not that of the reduced batch.
     pub statement: Statement,
+    /// Whether the entry of that position is known. No call of the pair caused the statement otherwise, and it is not
+    /// recorded: see [`super::numbers`].
+    pub is_numbered: bool,
     /// The pair's time.
     pub since: Timestamp,
     /// When the record that caused it was appended.
@@ -97,19 +115,32 @@ pub struct PairStatement {
     pub constraints: Vec<ConstraintView>,
 }
 
-/// Calls that an agent refused.
-#[derive(Clone, Debug)]
-pub struct RefusedCalls {
-    /// The agent.
-    pub agent: Box<str>,
-    /// Calls.
-    pub calls: u64,
-    /// Copies that they asked for.
-    pub copies: u64,
-    /// The first one.
-    pub first: Timestamp,
-    /// The last one.
-    pub last: Timestamp,
+impl PairStatement {
+    /// The statement, with whether its entry is known.
+    pub fn numbered(&self) -> NumberedStatement<'_> {
+        NumberedStatement(&self.statement, self.is_numbered)
+    }
+}
+
+/// A statement, and whether the entry of its log position is known.
+pub(super) struct NumberedStatement<'a>(pub &'a Statement, pub bool);
+
+impl NumberedStatement<'_> {
+    /// Its code, if its entry is known.
+    pub fn code(&self, partition: u32) -> Option<String> {
+        let code = Code::new(partition, self.0.position);
+        self.1.then(|| code.to_string())
+    }
+
+    /// Whether it is the statement with this offset and entry.
+    pub fn is_at(&self, position: (u64, u32)) -> bool {
+        self.1 && key(self.0) == position
+    }
+
+    /// Whether it is, or may turn out to be once its entry is known.
+    pub fn may_be_at(&self, position: (u64, u32)) -> bool {
+        self.0.position.offset == position.0 && (self.is_at(position) || !self.1)
+    }
 }
 
 /// The offset and entry of a statement.

@@ -18,6 +18,10 @@ use crate::range::Utc;
 /// than this, its agent had not received the denial for another reason.
 const DELAY: Span = Span::from_secs(1);
 
+/// Why nobody is denied in a namespace that ignores its limits.
+pub(super) const IGNORED: &str =
+    "its namespace ignores limits: they are ruled and counted, never denied";
+
 /// A denial was in force: was a call let through all the same?
 pub(super) fn let_through(explanation: &mut Explanation, follow: &PairFollow, at: Timestamp) {
     let refused = follow
@@ -121,10 +125,7 @@ fn unruled(limits: &Limits, resource: &str) -> Option<(&'static str, String)> {
         None if namespace.allow_unconfigured => {
             Some(("no_limit", "nothing limits its resource".to_owned()))
         }
-        _ if namespace.ignore_configured => {
-            let text = "its namespace ignores limits: they are ruled and counted, never denied";
-            Some(("ignored", text.to_owned()))
-        }
+        _ if namespace.ignore_configured => Some(("ignored", IGNORED.to_owned())),
         Some(rate) if rate.mode() != Mode::Enforced => {
             let text = "its limits are in shadow: ruled and counted, never announced";
             Some(("shadow", text.to_owned()))

@@ -59,11 +59,7 @@ pub(super) fn write(
             Utc(until)
         ));
     }
-    let Tally { calls, hits, .. } = &explanation.refused;
-    all.push(match calls {
-        0 => "the log has no calls that agents refused meanwhile".to_owned(),
-        _ => format!("agents refused {calls} calls meanwhile, which asked for {hits} hits"),
-    });
+    all.push(refused(explanation, "hits"));
     if 0 < explanation.excess.hits {
         all.push(format!(
             "{} hits more were let through meanwhile (excess; under rules 2 they count, under rules 1 they do not)",
@@ -71,6 +67,23 @@ pub(super) fn write(
         ));
     }
     explanation.sentences = all;
+}
+
+/// How many calls agents refused under the code, and under the other codes of the denial; `unit`: what they asked for.
+pub(super) fn refused(explanation: &Explanation, unit: &str) -> String {
+    let Tally { calls, hits, .. } = &explanation.refused;
+    let of_all = explanation.statements.iter().map(|of| of.refused_calls);
+    let others = of_all.sum::<u64>().saturating_sub(*calls);
+    let under_others = match others {
+        0 => String::new(),
+        _ => format!("; {others} more under the other codes of this denial"),
+    };
+    match calls {
+        0 => format!("the log has no calls that agents refused under this code{under_others}"),
+        _ => format!(
+            "agents refused {calls} calls under this code, which asked for {hits} {unit}{under_others}"
+        ),
+    }
 }
 
 /// The agents whose hits filled a window, or used up a quota or a bucket.

@@ -131,7 +131,7 @@ impl Explanation {
             writeln!(
                 f,
                 "{:>24}  {} at {}{end}",
-                stated.code,
+                stated.code.as_deref().unwrap_or("-"),
                 stated.says,
                 at(stated.at_us)
             )?;

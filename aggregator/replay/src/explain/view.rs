@@ -50,7 +50,7 @@ pub struct Explanation {
     pub call: Option<CallView>,
     /// Hits that were let through while the denial was in force.
     pub excess: Tally,
-    /// Calls that agents refused while the denial was in force.
+    /// Calls that agents refused under this code. Those under the denial's other codes are in `statements`.
     pub refused: Tally,
     /// A drawing of tiers and other constraints over that time.
     pub picture: Option<String>,
@@ -95,8 +95,8 @@ pub struct ScopeDenialView {
 /// A statement.
 #[derive(Clone, Debug, Serialize)]
 pub struct StatementView {
-    /// Its code.
-    pub code: String,
+    /// Its code; null: it is not recorded, and a statement that no call caused has no other sign of its log position.
+    pub code: Option<String>,
     /// The pair's time when it was stated.
     pub at_us: u64,
     /// The end of the denial; null: open again, or it never ends.
@@ -105,6 +105,8 @@ pub struct StatementView {
     pub says: &'static str,
     /// The limit that denied.
     pub cause: Option<String>,
+    /// Calls that agents refused under it.
+    pub refused_calls: u64,
 }
 
 /// A limits version.

@@ -225,12 +225,23 @@ impl LimitsState {
                     self.push = None;
                     self.push_not_before = now.clock.saturating_add(PUSH_AGAIN_AFTER);
                 }
-                if own && !matches!(why, Void::Conflict { .. } | Void::Zero) {
+                match self.file.take() {
                     // It was checked before it was pushed, so pushing it again would end the same.
-                    tracing::error!(?why, "the pushed limits file is void");
-                    self.file = None;
-                } else {
-                    tracing::warn!(?why, own, "a pushed limits document is void");
+                    Some(file) if own && !matches!(why, Void::Conflict { .. } | Void::Zero) => {
+                        let why = format!("{}: {why}", file.name);
+                        tracing::error!(
+                            version = self.book.latest_number(),
+                            "{why}; the limits file is not used; the limits in force stay"
+                        );
+                        self.file_bad = Some((why, false));
+                    }
+                    file => {
+                        self.file = file;
+                        tracing::warn!(
+                            own,
+                            "a limits document or an amendment in the log is void: {why}"
+                        );
+                    }
                 }
             }
         }

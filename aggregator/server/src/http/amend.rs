@@ -169,6 +169,11 @@ impl Deref for ActReader<'_> {
 impl ActReader<'_> {
     fn act(&self) -> Result<Act, String> {
         let act = self.act.as_str();
+        if let Some(foreign) = self.foreign() {
+            return Err(format!(
+                "{act}: expected no {foreign}, which belongs to another act"
+            ));
+        }
         Ok(match act {
             "lift" => Act::Pardon {
                 resource: self.resource()?,
@@ -200,6 +205,42 @@ impl ActReader<'_> {
             "set" => self.set()?,
             other => return Err(format!("act {other:?}: there is no such act")),
         })
+    }
+
+    /// A field that the act does not have. Ignoring it would report as done what nobody asked for.
+    fn foreign(&self) -> Option<&'static str> {
+        const PAIR: &[&str] = &["resource", "domain"];
+        let own: &[&str] = match self.act.as_str() {
+            "refund" => &["hits"],
+            "ban" => &["until_us"],
+            "release" => &["agent", "epoch", "number", "transfer"],
+            "switch" => &["namespace", "ignore_configured", "allow_unconfigured"],
+            "set" => &["rate", "hard", "limit", "remove", "rows"],
+            _ => &[],
+        };
+        let is_of_pair = self.act != "switch";
+        let stated = [
+            ("resource", self.resource.is_some()),
+            ("domain", self.domain.is_some()),
+            ("hits", self.hits.is_some()),
+            ("until_us", self.until_us.is_some()),
+            ("agent", self.agent.is_some()),
+            ("epoch", self.epoch.is_some()),
+            ("number", self.number.is_some()),
+            ("transfer", self.transfer.is_some()),
+            ("namespace", self.namespace.is_some()),
+            ("ignore_configured", self.ignore_configured.is_some()),
+            ("allow_unconfigured", self.allow_unconfigured.is_some()),
+            ("rate", self.rate.is_some()),
+            ("hard", self.hard.is_some()),
+            ("limit", self.limit.is_some()),
+            ("remove", self.remove),
+            ("rows", !self.rows.is_empty()),
+        ];
+        let mut stated = stated.into_iter().filter(|(_, is_stated)| *is_stated);
+        let foreign =
+            stated.find(|(field, _)| !own.contains(field) && !(is_of_pair && PAIR.contains(field)));
+        foreign.map(|(field, _)| field)
     }
 
     /// The act that switches the rules of a namespace, or restores them.
@@ -359,6 +400,37 @@ mod tests {
         let both = set(vec![row.clone()], Some("acme")).expect_err("both");
         assert_eq!(both, "set: expected rows alone, or one domain");
         assert!(set(vec![row; ROWS_MAX + 1], None).is_err());
+    }
+
+    #[test]
+    fn a_field_of_another_act_is_refused() {
+        let asked = |act: &str, more: AmendRequest| {
+            let asked = AmendRequest {
+                act: act.to_owned(),
+                domain: Some("mallory".to_owned()),
+                ..more
+            };
+            ActReader(&asked).act()
+        };
+        let hits = |hits| AmendRequest {
+            hits,
+            ..AmendRequest::default()
+        };
+        assert!(asked("ban", hits(None)).is_ok());
+        let fault = asked("ban", hits(Some(3))).expect_err("hits");
+        assert_eq!(fault, "ban: expected no hits, which belongs to another act");
+        let rate = AmendRequest {
+            rate: Some("9/s".to_owned()),
+            ..AmendRequest::default()
+        };
+        assert!(asked("ban", rate.clone()).is_err());
+        assert!(asked("unban", rate).is_err());
+        let switch = AmendRequest {
+            namespace: Some("api".to_owned()),
+            ..AmendRequest::default()
+        };
+        let fault = asked("switch", switch).expect_err("a domain");
+        assert!(fault.contains("no domain"), "{fault}");
     }
 
     #[test]

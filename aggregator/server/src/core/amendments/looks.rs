@@ -109,11 +109,13 @@ impl Views<'_> {
             | Act::Refund {
                 resource, domain, ..
             } => {
+                check_used(resource)?;
                 self.is_rate(resource)?;
                 check("domain", domain)?;
                 self.is_known(resource, domain)
             }
             Act::Pardon { resource, domain } => {
+                check_used(resource)?;
                 self.is_rate(resource)?;
                 check("domain", domain)?;
                 self.can_pardon(resource, domain)
@@ -123,7 +125,10 @@ impl Views<'_> {
             } => {
                 check("domain", domain)?;
                 match resource {
-                    Some(resource) => self.is_limited(resource)?,
+                    Some(resource) => {
+                        check_used(resource)?;
+                        self.is_limited(resource)?;
+                    }
                     None => self.can_ban_everywhere(domain)?,
                 }
                 match self.is_banned(resource.as_deref(), domain) {
@@ -139,6 +144,7 @@ impl Views<'_> {
             Act::ReleaseHold { resource, .. }
             | Act::ReleaseHolds { resource, .. }
             | Act::ReleaseTransfer { resource, .. } => {
+                check_used(resource)?;
                 self.is_copies(resource)?;
                 self.is_held(act)
             }
@@ -347,6 +353,22 @@ impl Views<'_> {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Whether calls can name the resource. The limits also know a pattern by its name, but a pair of the pattern itself has
+/// no calls, and an act on it would change nothing.
+fn check_used(resource: &str) -> Result<(), AmendmentRefused> {
+    match resource.contains('*') {
+        false => Ok(()),
+        true => Err(AmendmentRefused::Name {
+            field: "resource",
+            name: resource.into(),
+            fault:
+                "a pattern, expected one of the resources that it limits (a ban on all resources: \
+                    `ban --everywhere`, or no resource by HTTP)"
+                    .to_owned(),
+        }),
     }
 }
 

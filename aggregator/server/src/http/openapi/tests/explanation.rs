@@ -84,11 +84,12 @@ fn parts() -> Explanation {
     Explanation {
         denial: Some(denial.clone()),
         statements: vec![explained::StatementView {
-            code: code().to_string(),
+            code: Some(code().to_string()),
             at_us: 1,
             until_us: Some(2),
             says: "denied",
             cause: Some("tier 1".to_owned()),
+            refused_calls: 1,
         }],
         version: Some(explained::VersionView {
             number: 1,

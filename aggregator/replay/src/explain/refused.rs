@@ -1,0 +1,181 @@
+//! Calls that agents refused, by the statement under which they refused them.
+//!
+//! ```text
+//! denied until 10.0   code 3-51-0-1      report: 4 calls, the last one under 3-51-0-1     counted here
+//! denied until 20.0   code 3-58-0-1      report: 9 calls, the last one under 3-58-0-1     counted here
+//! ```
+//!
+//! An agent reports the calls of a pair about ten times a second, with the statement under which it refused the last
+//! one. So each report belongs to one statement, and the sum over the statements of a pair is what was refused; a
+//! report in which one denial ended and another began counts for the later one. Reports of calls that the global limit
+//! refused are in the partitions of their pairs. Knows nothing of rulings.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tollgate_log::Stream;
+use tollgate_shared::log_position::LogPosition;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::hits::{HitBatch, Refused};
+use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::statement::{Cause, Statement};
+
+use super::history::{LATE, PairStatement, denial_of};
+use super::view::{AgentView, Tally};
+use crate::source::{ReadStep, Source, SourceError};
+
+/// Calls that an agent refused.
+#[derive(Clone, Debug)]
+pub(super) struct RefusedCalls {
+    /// The agent.
+    pub agent: Box<str>,
+    /// Calls.
+    pub calls: u64,
+    /// Copies that they asked for.
+    pub copies: u64,
+    /// The first one.
+    pub first: Timestamp,
+    /// The last one.
+    pub last: Timestamp,
+    /// Why the last one was refused.
+    pub cause: Cause,
+    /// The statement under which the last one was refused.
+    pub position: Option<LogPosition>,
+}
+
+impl RefusedCalls {
+    /// A report of an agent.
+    pub fn of(batch: &HitBatch<'_>, refused: &Refused<'_>) -> Self {
+        Self {
+            agent: batch.sender.agent.into(),
+            calls: refused.calls,
+            copies: refused.copies,
+            first: refused.first,
+            last: refused.last,
+            cause: refused.cause,
+            position: refused.position,
+        }
+    }
+
+    fn add(&mut self, more: &Self) {
+        self.calls = self.calls.saturating_add(more.calls);
+        self.copies = self.copies.saturating_add(more.copies);
+        self.first = self.first.min(more.first);
+        self.last = self.last.max(more.last);
+    }
+}
+
+/// Sums reports up.
+pub(super) fn tally<'a>(reports: impl Iterator<Item = &'a RefusedCalls>) -> Tally {
+    let reports: Vec<&RefusedCalls> = reports.collect();
+    let sum = |of: fn(&RefusedCalls) -> u64| {
+        let each = reports.iter().map(|report| of(report));
+        each.fold(0, u64::saturating_add)
+    };
+    Tally {
+        calls: sum(|report| report.calls),
+        hits: sum(|report| report.copies),
+        by_agent: by_agent(
+            reports
+                .iter()
+                .map(|of| (&*of.agent, of.first, of.last, of.calls)),
+        ),
+    }
+}
+
+/// For each statement about a pair, the reports of calls that were refused under it.
+pub(super) fn by_statement<'a>(
+    statements: &VecDeque<PairStatement>,
+    reports: impl Iterator<Item = &'a RefusedCalls>,
+) -> Vec<Vec<&'a RefusedCalls>> {
+    let numbered = statements
+        .iter()
+        .enumerate()
+        .filter(|(_, of)| of.is_numbered);
+    let by_position: BTreeMap<LogPosition, usize> = numbered
+        .map(|(index, of)| (of.statement.position, index))
+        .collect();
+    let mut found = vec![Vec::new(); statements.len()];
+    // The global limit's statements are about no pair, and have positions in another partition.
+    for report in reports.filter(|report| report.cause != Cause::Global) {
+        let named = report.position.and_then(|at| by_position.get(&at).copied());
+        // The statement that it names is not known: the one in force at that time.
+        let index = named.or_else(|| {
+            let index = statements.iter().rposition(|of| of.since <= report.last)?;
+            let denial = denial_of(&statements[index].statement)?;
+            (report.first < denial.end).then_some(index)
+        });
+        if let Some(index) = index {
+            found[index].push(report);
+        }
+    }
+    found
+}
+
+/// The calls that a resource's global limit refused under a statement, from the partitions of all pairs: one sum for
+/// each agent.
+/// `from` has an offset of a partition before which there are none; it is read from its beginning otherwise.
+///
+/// # Errors
+///
+/// If the log cannot be read.
+pub(super) fn under_global(
+    source: &dyn Source,
+    resource: &str,
+    (statement, until): (&Statement, Timestamp),
+    from: &BTreeMap<u32, u64>,
+) -> Result<Vec<RefusedCalls>, SourceError> {
+    let mut found: BTreeMap<Box<str>, RefusedCalls> = BTreeMap::new();
+    for partition in 0..source.partitions() {
+        let from = from.get(&partition).copied().unwrap_or(0);
+        let mut cursor = source.open(Stream::Hits, partition, from)?;
+        'reading: loop {
+            let records = match cursor.read()? {
+                ReadStep::Records(records) => records,
+                ReadStep::Gone { .. } => continue,
+                ReadStep::End => break,
+            };
+            for record in &records {
+                if until.saturating_add(LATE) < record.appended {
+                    break 'reading;
+                }
+                let Ok(Record::Hits(batch)) = Record::decode(&record.bytes) else {
+                    continue;
+                };
+                let of_statement = batch.refused().filter(|refused| {
+                    refused.cause == Cause::Global
+                        && refused.position == Some(statement.position)
+                        && batch.resource(refused.resource) == resource
+                });
+                for refused in of_statement {
+                    let report = RefusedCalls::of(&batch, &refused);
+                    match found.get_mut(batch.sender.agent) {
+                        Some(sum) => sum.add(&report),
+                        None => _ = found.insert(batch.sender.agent.into(), report),
+                    }
+                }
+            }
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// Sums of hits or calls by agent, most first.
+pub(super) fn by_agent<'a>(
+    hits: impl Iterator<Item = (&'a str, Timestamp, Timestamp, u64)>,
+) -> Vec<AgentView> {
+    let mut agents: BTreeMap<&str, AgentView> = BTreeMap::new();
+    for (agent, first, last, hits) in hits {
+        let of = agents.entry(agent).or_insert_with(|| AgentView {
+            agent: agent.to_owned(),
+            hits: 0,
+            first_us: u64::MAX,
+            last_us: 0,
+        });
+        of.hits = of.hits.saturating_add(hits);
+        of.first_us = of.first_us.min(first.as_micros());
+        of.last_us = of.last_us.max(last.as_micros());
+    }
+    let mut agents: Vec<AgentView> = agents.into_values().collect();
+    agents.sort_by_key(|of| std::cmp::Reverse(of.hits));
+    agents
+}

@@ -1,0 +1,42 @@
+//! A limits file that the log refuses.
+
+use super::RESOURCE;
+use super::support::{LIMITS, directory, run, serve};
+
+/// A row beside the document, which the document of the file cannot have beside it, is known only to the log.
+#[test]
+fn a_limits_file_that_the_log_refuses_is_bad() {
+    let dir = directory(LIMITS);
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    let url = format!("http://{}", served.http);
+    let set = [
+        "limits",
+        "set",
+        RESOURCE,
+        "--domain",
+        "198.51.100.0/24",
+        "--rate",
+        "9/s",
+    ];
+    let (code, out, err) = run(
+        dir.path(),
+        &[&set[..], &["--reason", "x", "--url", &url]].concat(),
+    );
+    assert_eq!(code, 0, "{out}{err}");
+    let path = dir.path().join("limits.toml");
+    let networks = "addresses = { v4 = 16, v6 = 64 }\nrate = \"9/m\"\n";
+    let text = format!("version = 1\nrules = 2\n[rate.\"{RESOURCE}\"]\n{networks}");
+    std::fs::write(&path, text).expect("written");
+    served.signal("HUP");
+    let line = served.line_with("198.51.100.0/24");
+    assert!(
+        line.contains(RESOURCE) && !line.contains("Change("),
+        "{line}"
+    );
+    assert_eq!(served.metric("tollgate_limits_file_bad"), 1.0);
+    std::fs::write(&path, LIMITS).expect("written");
+    served.signal("HUP");
+    served.line_with("limits version in the log");
+    assert_eq!(served.metric("tollgate_limits_file_bad"), 0.0);
+}
