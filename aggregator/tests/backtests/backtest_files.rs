@@ -118,7 +118,7 @@ fn suggested_limits_are_valid_in_a_document() {
         assert_eq!(written_of(rate), expected);
     }
     // No unit has a whole number of them.
-    let odd = "bucket = { rate = \"70/1100us\", burst = 1 }";
+    let odd = "bucket = { rate = \"70/1ms100us\", burst = 1 }";
     assert_eq!(written_of("70/1100us"), odd);
 }
 

@@ -473,7 +473,7 @@ mod tests {
         let (us, others) = (pairs.number_of("r", "us"), pairs.number_of("r", "others"));
         let mut player = Player::new(&pairs, &limits);
         // Others fill the global limit each time. For minutes between, nobody would have been refused.
-        for minute in 0..3 {
+        for minute in 0..3_u64 {
             let at = |ms| Timestamp::from_millis(60_000 * minute + ms);
             for (at, pair) in [(at(0), others), (at(100), us), (at(600), us)] {
                 player.call(&Call {

@@ -14,7 +14,7 @@ use super::answer::{end_us, position_text};
 use super::follow::PairFollow;
 use super::history::{EntryFate, ExplainedEntry, PairStatement, key};
 use super::refused::by_agent;
-use super::view::{AgentView, Explanation, Tally, TierView, TimeView, WindowView};
+use super::view::{Explanation, Tally, TierView, TimeView, WindowView};
 use crate::fill;
 use crate::picture::{Played, Step, draw_lanes};
 

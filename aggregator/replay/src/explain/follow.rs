@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use tollgate_engine::engine::{Fate, TOO_OLD, event_of, instant};
 use tollgate_engine::stream::Pair;
 use tollgate_limits::{Limits, RateClass};
-use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, HitBatch, Refused, write_hits};
 use tollgate_shared::wire::record::Record;
