@@ -413,7 +413,7 @@ fn a_waiting_reserve_passes_after_a_lift_or_times_out() {
 
 #[test]
 fn no_call_waits_for_more_than_a_domain_may_have() {
-    let (_kit, sandbox) = kit();
+    let (kit, sandbox) = kit();
     let Poll::Ready(refused) = poll(pin!(sandbox.until_ready("acme", 1_000, SECOND))) else {
         panic!("waits");
     };
