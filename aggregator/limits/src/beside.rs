@@ -246,7 +246,11 @@ rate = "8/s"
         assert_eq!((class.windows[0].limit, wide.rows_len()), (9, 1));
         let two = set(&one, "10.0.0.8");
         let error = document(24).with_rows_of(&two).expect_err("two of one");
-        assert_eq!(error, NotChanged::SameNetwork("10.0.0.8".into()));
+        let beside = NotChanged::BesideDocument {
+            resource: "a".into(),
+            why: Box::new(NotChanged::SameNetwork("10.0.0.8".into())),
+        };
+        assert_eq!(error, beside);
     }
 
     #[test]

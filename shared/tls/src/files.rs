@@ -158,9 +158,10 @@ pub(crate) fn certificates(
 fn pem_text(error: &pem::Error) -> String {
     match error {
         pem::Error::MissingSectionEnd { end_marker } => {
-            let marker = String::from_utf8_lossy(end_marker);
-            let marker = tollgate_shared::log_lines::excerpt(marker.trim_end());
-            format!("the section that it begins has no end: {marker} is missing")
+            // The parser keeps the label alone.
+            let label = String::from_utf8_lossy(end_marker);
+            let label = tollgate_shared::log_lines::excerpt(label.trim_end());
+            format!("the section that it begins has no end: -----END {label}----- is missing")
         }
         pem::Error::IllegalSectionStart { line } => {
             let line = String::from_utf8_lossy(line);

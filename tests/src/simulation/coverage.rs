@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 /// States that must occur in every swarm, beside the common ones.
-pub const WANTED: [&str; 101] = [
+pub const WANTED: [&str; 102] = [
     "act dry-run",
     "act lost the race",
     "act pointless",
@@ -81,6 +81,7 @@ pub const WANTED: [&str; 101] = [
     "log slow",
     "message duplicated",
     "message held by a cut",
+    "more copies than any limit grants",
     "more than one owner",
     "owner cut off from the log",
     "owner stalled",

@@ -251,7 +251,9 @@ fn an_agent_silent_for_its_timeout_in_ticks_is_gone() {
     let mut log = log();
     log.op(1, hold("acme", 2));
     assert_eq!(log.ticks(3), []);
+    // While ticks paused nobody could be heard: 20 seconds more.
     log.us += 3_600 * S;
+    assert_eq!(log.ticks(40), []);
     assert_eq!(log.ticks(1), [AgentFate::Gone(2)]);
     assert_eq!(log.held(), 0);
     let release = HoldAct::Release { copies: 1 };

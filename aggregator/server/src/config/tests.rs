@@ -127,7 +127,7 @@ fn bounds_that_contradict_each_other_are_refused() {
         ),
         (
             "snapshot.every = \"13h\"",
-            "snapshot.every = \"13h\": expected at most half of journal.retention = \"24h\", the default",
+            "snapshot.every = \"13h\": expected at most half of journal.retention = \"1d\", the default",
         ),
         (
             "[journal]\nretention = \"2h\"\n[snapshot]\nevery = \"90m\"",

@@ -23,13 +23,13 @@ async fn an_audit_remarks_on_what_the_model_cannot_check() {
         "[copies.\"api.search\"]\nlimit = 1\n#",
     ));
     push(&LIMITS.replace(export, ""));
-    let hits = world.served.metric("tollgate_hits_total");
+    let hits = world.served.metric("tollgate_hits_granted_total");
     until("the agent knows the limits", || {
         world.search.hit("globex").is_ok()
     })
     .await;
     until("it is ruled", || {
-        hits < world.served.metric("tollgate_hits_total")
+        hits < world.served.metric("tollgate_hits_granted_total")
     })
     .await;
     let kinds = |report: &Value| -> Vec<String> {

@@ -256,6 +256,11 @@ fn all_segments_together_keep_to_the_bound_on_bytes() {
             open.append(stream, 0, &record).expect("appended");
         }
     }
+    // What was appended last is looked at a second later.
+    for n in 42..=43_u64 {
+        kit.at(1_000 + 1_001 * n);
+        open.append(Stream::Hits, 0, b"x").expect("appended");
+    }
     open.close();
     let segments = [Stream::Hits, Stream::Denials].map(|stream| kit.segments(stream, 0));
     let sizes = segments.iter().flatten();
