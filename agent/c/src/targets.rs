@@ -58,7 +58,7 @@ impl HandleTarget {
         }
     }
 
-    /// Whether it is of this kind, whoever opened it: only the kind is looked at.
+    /// Whether it is of this kind. Also true of a handle of this process's parent: only the kind is looked at.
     pub(crate) fn is(&self, expected: &'static str) -> bool {
         self.kind.as_ref().is_some_and(|kind| kind.is(expected))
     }

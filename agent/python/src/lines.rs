@@ -1,7 +1,7 @@
 //! The agent's warnings and errors on standard error, for services that ask for them.
 //!
 //! Each line is one write, without the lock of standard error: another thread may hold it during a fork, and then no
-//! thread of the child would ever release it. What stays true: a service that has not asked is told nothing.
+//! thread of the child would ever release it. What stays true: a service that has not asked gets no lines.
 
 use std::io;
 

@@ -420,7 +420,7 @@ fn no_call_waits_for_more_than_a_domain_may_have() {
     let too_many = refused.unwrap_err();
     assert!(matches!(too_many, Refused::TooMany(_)), "{too_many}");
     kit.discard();
-    // Nobody holds anything, and yet: what the limit can never grant is said to be so, and recorded.
+    // Nobody holds anything: the refusal says that the limit can never grant this, and is recorded.
     kit.copies_limit("sandbox", 4);
     let refused = sandbox.reserve("globex", 5).unwrap_err();
     assert!(matches!(refused, Refused::TooMany(most) if most.most() == 4));

@@ -253,7 +253,7 @@ pub fn namespaces(global: &Global, args: &NamespacesArgs) -> Result<Exit, Failur
     }
 }
 
-/// Whether a domain looks like a network and is none: digits, a slash and a length.
+/// Whether a domain looks like a network and is an invalid one: digits, a slash and a length.
 fn is_nearly_a_network(domain: &str) -> bool {
     let Some((address, length)) = domain.split_once('/') else {
         return false;

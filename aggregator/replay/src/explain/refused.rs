@@ -113,7 +113,7 @@ pub(super) fn by_statement<'a>(
 
 /// The calls that a resource's global limit refused under a statement, from the partitions of all pairs: one sum for
 /// each agent.
-/// `from` has an offset of a partition before which there are none; it is read from its beginning otherwise.
+/// `from` has an offset of a partition before which no such report can be; it is read from its beginning otherwise.
 ///
 /// # Errors
 ///
