@@ -238,8 +238,9 @@ impl ActReader<'_> {
             ("rows", !self.rows.is_empty()),
         ];
         let mut stated = stated.into_iter().filter(|(_, is_stated)| *is_stated);
-        let foreign =
-            stated.find(|(field, _)| !own.contains(field) && !(is_of_pair && PAIR.contains(field)));
+        let is_own =
+            |field: &&'static str| own.contains(field) || is_of_pair && PAIR.contains(field);
+        let foreign = stated.find(|(field, _)| !is_own(field));
         foreign.map(|(field, _)| field)
     }
 
