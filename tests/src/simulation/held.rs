@@ -112,7 +112,8 @@ impl Ruled {
     fn excused_until_us(&self) -> u64 {
         let mut ticks: Vec<_> = self.ticks.values().flatten().copied().collect();
         ticks.sort_unstable();
-        let pauses = ticks.array_windows().map(|[before, after]| {
+        let pauses = ticks.iter().zip(ticks.iter().skip(1));
+        let pauses = pauses.map(|(before, after)| {
             let pause_us = after.2.saturating_sub(before.2);
             let excused_us = (2 * pause_us).min(EXCUSED_MAX_US);
             (PAUSE_US < pause_us).then_some(after.1 + excused_us)
