@@ -52,6 +52,7 @@ pub mod simulate;
 pub mod top;
 pub mod topics;
 mod values;
+mod variables;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -287,6 +288,11 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
 /// Runs a command and returns its exit code. Errors are reported here and nowhere else.
 pub fn run(cli: Cli) -> Exit {
     let Cli { global, command } = cli;
+    if !global.quiet {
+        for misspelt in variables::misspelt(std::env::vars_os().map(|(name, _)| name)) {
+            remark!("tollgate: {}", escaped_lines(&misspelt));
+        }
+    }
     let result = global.reach.set().and_then(|()| perform(&global, command));
     match result {
         Ok(exit) => exit,
