@@ -27,5 +27,7 @@ pub(crate) fn print_to_stderr() {
         .with_max_level(LevelFilter::WARN)
         .with_ansi(false)
         .with_writer(|| Stderr)
+        // What could not be written would be printed to the same place, with a panic if that fails, too.
+        .log_internal_errors(false)
         .try_init();
 }
