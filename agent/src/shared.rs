@@ -131,8 +131,14 @@ impl Shared {
         })
     }
 
-    /// Whether the agent has ended. The process that goes on without it must not be refused by what was true before.
+    /// Whether the agent has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
+    }
+
+    /// Whether the agent has ended because its process wanted that. The process must not be refused by what was true
+    /// before. An agent that a panic ended is blind instead, and keeps its policies.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.has_ended() && self.counters.threads_panicked.load(Ordering::Relaxed) == 0
     }
 }

@@ -94,6 +94,23 @@ mod tests {
     use crate::deny::Lease;
     use crate::timer::Timer;
 
+    #[cfg(feature = "testing")]
+    #[test]
+    fn an_agent_that_a_panic_ended_keeps_its_policies() {
+        use crate::testing::{TestAgent, WhenBlind};
+
+        let kit = TestAgent::new();
+        let (rate, copies) = (kit.agent().rate("calls"), kit.agent().copies("reports"));
+        for resource in ["calls", "reports"] {
+            kit.when_blind(resource, WhenBlind::Closed);
+        }
+        assert!(rate.hit("acme").is_ok() && copies.reserve("acme", 1).is_ok());
+        let threads = Threads::of("a", kit.agent().shared(), &Arc::new(Ending::default()));
+        let panics = threads.start("tollgate-net", || panic!("a fault of ours"));
+        panics.expect("a thread").join().expect("it is caught");
+        assert!(rate.hit("acme").is_err() && copies.reserve("acme", 1).is_err());
+    }
+
     #[test]
     fn a_panic_of_a_thread_ends_the_agent_and_is_counted() {
         let clock = Arc::new(Clock::by_hand(Timestamp::from_millis(5)));

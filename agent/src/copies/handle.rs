@@ -476,8 +476,8 @@ impl Copies {
     pub(super) fn lets_all_through(&self) -> bool {
         let Inner { resource, shared } = &*self.inner;
         let flags = resource.flags();
-        // An agent that has ended can ask nobody for a grant.
-        let is_over = shared.has_ended() && flags & STRICT == 0;
+        // An agent that is closed can ask nobody for a grant.
+        let is_over = shared.is_closed() && flags & STRICT == 0;
         flags & IGNORED != 0 || is_over || shared.kill_switch.load(Ordering::Relaxed)
     }
 

@@ -416,7 +416,7 @@ impl Rate {
     /// Whether denials are ignored.
     fn lets_all_through(&self, flags: u32) -> bool {
         let shared = &self.shared;
-        flags & IGNORED != 0 || shared.kill_switch.load(Ordering::Relaxed) || shared.has_ended()
+        flags & IGNORED != 0 || shared.kill_switch.load(Ordering::Relaxed) || shared.is_closed()
     }
 
     /// Refuses, unless denials are ignored.
