@@ -9,7 +9,8 @@
 //! copies back in parts, or passes them on, looks here first, which costs one atomic while no hold is revoked.
 //! Dropping a hold never looks here.
 //!
-//! What stays true: there is at most one entry for each hold that was tracked and was not dropped.
+//! What stays true: there is at most one entry for each hold that was tracked and was not dropped; a refused call looks
+//! up one sum, however many holds were revoked.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +24,14 @@ use crate::resource::ResourceId;
 pub(crate) struct RevokedHolds {
     /// How many revoked holds there are.
     count: AtomicUsize,
-    holds: Mutex<HashMap<u64, One>>,
+    holds: Mutex<ByNumber>,
+}
+
+#[derive(Debug, Default)]
+struct ByNumber {
+    holds: HashMap<u64, One>,
+    /// The copies of a domain's holds that were ended, and that their holders still have: above 0.
+    ended: HashMap<ResourceId, HashMap<Arc<str>, u64>>,
 }
 
 /// One revoked hold.
@@ -35,6 +43,51 @@ struct One {
     copies: u32,
     /// Why the hold no longer counts.
     standing: HoldStanding,
+}
+
+impl One {
+    const fn is_ended(&self) -> bool {
+        matches!(self.standing, HoldStanding::Ended(_))
+    }
+}
+
+impl ByNumber {
+    fn put(&mut self, number: u64, one: One) {
+        if one.is_ended() {
+            let of_resource = self.ended.entry(one.resource).or_default();
+            let copies = of_resource.entry(Arc::clone(&one.domain)).or_default();
+            *copies = copies.saturating_add(one.copies.into());
+        }
+        if let Some(before) = self.holds.insert(number, one) {
+            self.given_back(&before, before.copies);
+        }
+    }
+
+    fn ended_of(&self, resource: ResourceId, domain: &str) -> u64 {
+        let of_resource = self.ended.get(&resource);
+        of_resource
+            .and_then(|domains| domains.get(domain))
+            .map_or(0, |copies| *copies)
+    }
+
+    /// The holder of this hold has so many copies less.
+    fn given_back(&mut self, one: &One, copies: u32) {
+        if !one.is_ended() {
+            return;
+        }
+        let Some(domains) = self.ended.get_mut(&one.resource) else {
+            return;
+        };
+        if let Some(left) = domains.get_mut(&one.domain) {
+            *left = left.saturating_sub(copies.into());
+            if *left == 0 {
+                domains.remove(&one.domain);
+            }
+        }
+        if domains.is_empty() {
+            self.ended.remove(&one.resource);
+        }
+    }
 }
 
 impl RevokedHolds {
@@ -53,8 +106,8 @@ impl RevokedHolds {
             standing,
         };
         let mut holds = self.lock();
-        holds.insert(number, one);
-        self.count.store(holds.len(), Ordering::Release);
+        holds.put(number, one);
+        self.count.store(holds.holds.len(), Ordering::Release);
     }
 
     /// Why a hold no longer counts; `None` if it is not revoked.
@@ -62,7 +115,8 @@ impl RevokedHolds {
         if self.is_empty() {
             return None;
         }
-        self.lock().get(&number).map(|one| one.standing.clone())
+        let holds = self.lock();
+        holds.holds.get(&number).map(|one| one.standing.clone())
     }
 
     /// The copies of a domain's holds that were ended, by their greatest age or an operator, and that their holders
@@ -71,12 +125,7 @@ impl RevokedHolds {
         if self.is_empty() {
             return 0;
         }
-        let holds = self.lock();
-        let ended = holds.values().filter(|one| {
-            let is_ended = matches!(one.standing, HoldStanding::Ended(_));
-            is_ended && one.resource == resource && *one.domain == *domain
-        });
-        ended.map(|one| u64::from(one.copies)).sum()
+        self.lock().ended_of(resource, domain)
     }
 
     /// Takes a holder's operation if the hold is revoked. Returns the operation if it is not.
@@ -85,7 +134,7 @@ impl RevokedHolds {
             return Some(what);
         }
         let mut holds = self.lock();
-        let Some(one) = holds.get_mut(&number) else {
+        let Some(mut one) = holds.holds.remove(&number) else {
             return Some(what);
         };
         let less = match what {
@@ -102,11 +151,13 @@ impl RevokedHolds {
                 RareNotice::Reserve { .. } | RareNotice::Seize { .. } => 0,
             },
         };
-        one.copies = one.copies.saturating_sub(less);
-        if one.copies == 0 {
-            holds.remove(&number);
-            self.count.store(holds.len(), Ordering::Release);
+        let less = less.min(one.copies);
+        holds.given_back(&one, less);
+        one.copies -= less;
+        if 0 < one.copies {
+            holds.holds.insert(number, one);
         }
+        self.count.store(holds.holds.len(), Ordering::Release);
         None
     }
 
@@ -114,7 +165,46 @@ impl RevokedHolds {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, One>> {
+    fn lock(&self) -> MutexGuard<'_, ByNumber> {
         self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EndedBy, Why};
+
+    #[test]
+    fn the_sum_of_ended_copies_follows_what_holders_give_back() {
+        let (revoked, resource) = (RevokedHolds::default(), ResourceId(3));
+        let acme: Arc<str> = "acme".into();
+        let ended = || HoldStanding::Ended(EndedBy::Age);
+        let release = |copies| NoticeKind::Release { copies };
+        revoked.put(1, (resource, &acme), 4, ended());
+        revoked.put(
+            2,
+            (resource, &acme),
+            3,
+            HoldStanding::Uncounted(Why::AtCapacity),
+        );
+        revoked.put(5, (ResourceId(4), &acme), 9, ended());
+        revoked.put(6, (resource, &"globex".into()), 9, ended());
+        assert_eq!(revoked.ended_of(resource, "acme"), 4);
+        // A second verdict replaces the first.
+        revoked.put(1, (resource, &acme), 2, ended());
+        revoked.put(7, (resource, &acme), 5, ended());
+        assert_eq!(revoked.ended_of(resource, "acme"), 7);
+        assert!(revoked.take(7, release(1)).is_none() && revoked.take(2, release(3)).is_none());
+        assert_eq!(revoked.ended_of(resource, "acme"), 6);
+        assert!(
+            revoked.take(7, release(9)).is_none() && revoked.take(1, NoticeKind::Cancel).is_none()
+        );
+        assert_eq!(revoked.ended_of(resource, "acme"), 0);
+        assert!(revoked.take(1, release(1)).is_some(), "it is forgotten");
+        for number in [5, 6] {
+            assert!(revoked.take(number, NoticeKind::Cancel).is_none());
+        }
+        assert!(revoked.is_empty() && revoked.lock().ended.is_empty());
     }
 }
