@@ -17,6 +17,11 @@ fn seconds(seconds: f64) -> PyResult<Duration> {
     })
 }
 
+/// The agents that the end of the interpreter shuts down.
+fn opened(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    py.import("tollgate._exit")?.getattr("opened")
+}
+
 /// An agent: decides calls in this process, and sends them to the aggregators in the background.
 #[pyclass(module = "tollgate", name = "Agent", frozen)]
 pub(crate) struct PyAgent {
@@ -34,8 +39,7 @@ impl PyAgent {
             }
         }
         let process = Py::new(py, ProcessAgent::new(settings)?)?;
-        let opened = py.import("tollgate._exit")?.getattr("opened")?;
-        opened.call_method1("add", (process.clone_ref(py),))?;
+        opened(py)?.call_method1("add", (process.clone_ref(py),))?;
         Ok(Self { process })
     }
 }
@@ -140,6 +144,7 @@ impl PyAgent {
             return Ok((0, 0));
         };
         let flushed = py.detach(|| block_on(inner.shutdown(timeout)))?;
+        opened(py)?.call_method1("discard", (self.process.clone_ref(py),))?;
         Ok((flushed.sent, flushed.dropped))
     }
 

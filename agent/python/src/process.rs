@@ -75,8 +75,8 @@ impl AgentSettings {
 }
 
 /// The agent, and the process in which it was made. A class, so that it is only borrowed under the interpreter's
-/// lock; `tollgate._exit` keeps weak references to all of them.
-#[pyclass(module = "tollgate", weakref)]
+/// lock; `tollgate._exit` keeps all of them until they are shut down.
+#[pyclass(module = "tollgate")]
 pub(crate) struct ProcessAgent {
     pub settings: AgentSettings,
     pub inner: Option<agent::Agent>,

@@ -186,23 +186,29 @@ def test_mistakes_of_the_service_raise_a_value_error(agent):
 
 SHORT = """
 import os, sys, tollgate
-agent = tollgate.Agent([sys.argv[1]])
-free = agent.rate("api.free")
-if sys.argv[2] == "forks" and os.fork() != 0:
-    assert os.wait()[1] == 0
-for _ in range(100):
-    free.hit("acme")
+def calls():
+    agent = tollgate.Agent([sys.argv[1]])
+    free = agent.rate("api.free")
+    if sys.argv[2] == "forks" and os.fork() != 0:
+        assert os.wait()[1] == 0
+    for _ in range(100):
+        free.hit("acme")
+    return agent
+if sys.argv[2] == "is dropped":
+    calls()
+else:
+    kept = calls()
 """
 
 
 def test_what_was_counted_is_sent_when_the_process_ends(addresses):
-    for how in ("alone", "forks"):
+    for how in ("alone", "forks", "is dropped"):
         subprocess.run([sys.executable, "-c", SHORT, addresses["agents"], how], check=True)
 
     def granted():
         with urllib.request.urlopen(f"http://{addresses['http']}/metrics") as metrics:
             rows = re.findall(rb"^tollgate_hits_granted_total\S* (\S+)$", metrics.read(), re.MULTILINE)
-        return True if sum(map(float, rows)) == 300 else None
+        return True if sum(map(float, rows)) == 400 else None
 
     until(granted)
 

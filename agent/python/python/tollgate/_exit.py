@@ -6,13 +6,13 @@ signal without a handler, and in children of multiprocessing before Python 3.13:
 
 import atexit
 import time
-import weakref
 
 # For all agents together: a service that is stopped does not wait for aggregators that are away.
 WITHIN_SECONDS = 2.0
 
-# The agents of this process, and of those that it was forked from.
-opened = weakref.WeakSet()
+# The agents of this process, and of those that it was forked from, until they are shut down. One that nothing else refers
+# to stays, too: what it has counted is not sent yet.
+opened = set()
 
 
 @atexit.register
