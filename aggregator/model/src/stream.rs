@@ -77,7 +77,7 @@ impl EntryOutcome {
 pub(crate) struct Over {
     /// The end of its ban.
     pub ban: Option<End>,
-    /// The end of its pardon: until then, or until they grant a hit, its limits deny nothing, in microseconds.
+    /// The end of its pardon: until then, or until they grant a hit that is not late, its limits deny nothing, in microseconds.
     pub pardon_us: Option<u64>,
 }
 
@@ -172,6 +172,11 @@ impl StreamPair {
         if !unguarded && 0 < outcome.excess {
             outcome.counted = state.excess(limits, now_us, at_us, outcome.excess);
         }
+        // The limits have let it in, so the pardon has done its work. What is late may be granted in an earlier period
+        // of a quota, which shows nothing of this one.
+        if at_us == now_us && 0 < outcome.granted {
+            self.over.pardon_us = None;
+        }
         self.stand(now_us, outcome)
     }
 
@@ -212,10 +217,6 @@ impl StreamPair {
     /// "Whenever a scope is not open after an entry, there is a denial until it is open again":
     /// after any entry, a late one too.
     fn stand(&mut self, now_us: u64, outcome: EntryOutcome) -> EntryOutcome {
-        if 0 < outcome.granted {
-            // The limits have let it in, so the pardon has done its work.
-            self.over.pardon_us = None;
-        }
         self.denied = self.over.stated(self.rule_denial(now_us), now_us);
         self.stay();
         let standing = self.state.standing(&self.limits, now_us);

@@ -76,10 +76,10 @@ impl PairAmendments {
         self.pardon.is_some_and(|until| now < until)
     }
 
-    /// The same after an entry, of which so many hits were granted.
-    pub fn after_grant(self, granted: u64) -> Self {
+    /// The same after an entry: a grant that shows that the limits are open ends the pardon.
+    pub fn after_entry(self, shows_open: bool) -> Self {
         Self {
-            pardon: self.pardon.filter(|_| granted == 0),
+            pardon: self.pardon.filter(|_| !shows_open),
             ..self
         }
     }

@@ -25,7 +25,7 @@ use super::Engine;
 use super::activations::rule_of_amended;
 use super::candidates::RuledEntry;
 use super::denials::ScopeStanding;
-use super::rule::{Rule, RulingContext, copies_of, event_of, rule};
+use super::rule::{Rule, RulingContext, copies_of, event_of, rule, shows_open};
 use super::rulings::{Counts, Fate, ResourceCounts, Rulings, TotalDue, add};
 use super::senders::Clock;
 use crate::pairs::{Hint, Identity, Opened, Prefix};
@@ -333,7 +333,7 @@ impl Engine {
             return;
         }
         self.sweep_if_crowded(opened, limits);
-        if amended.pardon.is_some() && 0 < ruled.granted {
+        if amended.pardon.is_some() && shows_open(&ruled, at, now) {
             self.amended.end_pardon(ahead.identity);
         }
         context.count(ruled, hit, at);

@@ -145,11 +145,17 @@ pub(super) fn rule(
     });
     let denial = ruling_context
         .amended
-        .after_grant(ruled.granted)
+        .after_entry(shows_open(&ruled, at, now))
         .denial(own, now);
     working.stated = denial.map(|denial| denial.end);
     working.stays(working.pair.matters_until(class));
     (ruled, denial)
+}
+
+/// Whether a ruling shows that the pair's limits have let it in, at an instant of the pair's time `now`. A late hit does
+/// not: a quota may have granted it in an earlier period.
+pub(super) fn shows_open(ruled: &Ruled, at: Timestamp, now: Timestamp) -> bool {
+    at == now && 0 < ruled.granted
 }
 
 /// The event of an entry on its pair. `instant` converts an agent's stamp.

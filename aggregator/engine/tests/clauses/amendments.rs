@@ -4,6 +4,7 @@
 use tollgate_engine::engine::{Engine, Fate};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
+use tollgate_shared::wire::hits::Hit;
 
 use crate::support::log::START_US;
 use crate::support::play::Play;
@@ -132,6 +133,27 @@ fn a_pardon_is_over_once_the_limits_grant_a_hit() {
             .is_some_and(|of| of.starts_with("search acme: 36"));
         assert!(denied && output[0].ends_with(cause), "{number}: {output:?}");
     }
+}
+
+/// A late hit of an earlier period is granted there, which shows nothing of this one.
+#[test]
+fn a_late_grant_does_not_end_a_pardon() {
+    let mut play = Play::of("[rate.search]\nquota = \"2/day\"\n");
+    // Half a second before and after the beginning of a day.
+    play.tick(57_599_500);
+    let before = Timestamp::from_millis(play.now_ms);
+    play.tick(1_000);
+    play.hits("search", &["acme"; 2]);
+    assert_eq!(play.output(), ["search acme: 144000000000, quota:0"]);
+    play.tick(100);
+    play.amend(pardon("acme"));
+    assert_eq!(play.output(), ["search acme: open"]);
+    play.next_batch("search", &[Hit::one(0, "acme", before, 1)]);
+    assert_eq!((play.counts().granted, play.counts().late), (1, 0));
+    assert_eq!((play.output().len(), play.engine.amended()), (0, 1));
+    // Nor does one of this period that has no room; one of the next does.
+    play.hits("search", &["acme"]);
+    assert_eq!((play.counts().excess, play.engine.amended()), (1, 1));
 }
 
 #[test]

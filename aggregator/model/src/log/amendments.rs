@@ -1,7 +1,7 @@
 //! Amendments: operators' acts by hand, and those of their effects that last.
 //!
 //! ```text
-//! pardon   a denied pair is lifted, and not denied again until its limits would open it, or do grant a hit
+//! pardon   a denied pair is lifted, and not denied again until its limits would open it, or grant a hit in time
 //! reset    its tiers and windows are as if it had never had a hit
 //! refund   its newest granted hits are taken out again
 //! ban      it is denied until the ban ends; hits stamped before that are excess
@@ -49,7 +49,7 @@ impl Amendments {
         }
     }
 
-    /// Notes that the limits granted a hit: what was pardoned is over.
+    /// Notes that the limits granted a hit that was not late: what was pardoned is over.
     pub fn granted(&mut self, resource: &str, domain: &str) {
         let pardon = (resource.to_owned(), domain.to_owned());
         self.pardons.remove(&pardon);

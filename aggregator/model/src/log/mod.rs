@@ -296,7 +296,7 @@ impl PartitionModel {
             }
             return self.not_ruled(NotRuled::AtCap);
         }
-        if 0 < ruled.granted {
+        if at_us == now_us && 0 < ruled.granted {
             self.amendments.granted(resource, domain);
         }
         self.table.leave_if_rested(&scope());
