@@ -1,10 +1,13 @@
 //! Limits that come late, lose a conflict or are invalid, and records that cannot be ruled.
 
 use tollgate_log::Stream;
+use tollgate_server::core::amendments::Proposal;
 use tollgate_server::core::event::{Event, LimitsFile};
+use tollgate_server::core::view::{Query, Reply};
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::partition_of_resource;
-use tollgate_shared::time::Span;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::record::{LimitsActivation, RecordPen, Tick, Total};
 
 use crate::LIMITS;
@@ -287,4 +290,36 @@ fn totals_that_their_source_never_had_are_counted() {
     assert_eq!(put((PARTITIONS, 1), "wide"), 2, "no such partition");
     assert_eq!(put((source, 1 << 40), "wide"), 2, "nobody here can tell");
     assert!(world.why_not_ready().is_empty());
+}
+
+/// Where a clock was set back, log time is ahead: a ban that is over by log time would ban nobody, and end another one.
+#[test]
+fn a_ban_that_is_over_by_log_time_is_refused() {
+    let mut world = World::new(LIMITS);
+    world.hit("search", "acme", 1);
+    world.settle();
+    let log_now = world.wall();
+    let mut asked = |until: Timestamp| {
+        let act = Act::Ban {
+            resource: Some("search".into()),
+            domain: "acme".into(),
+            until,
+        };
+        let proposal = Proposal {
+            act,
+            who: "ann".to_owned(),
+            why: "scraping".to_owned(),
+            expected: None,
+            dry_run: true,
+        };
+        match world.ask(Query::Amend(Box::new(proposal))) {
+            Reply::Amended(answer) => answer.map(drop).map_err(|refused| refused.to_string()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let over = asked(Timestamp::from_micros(log_now.as_micros() - 3_600_000_000));
+    let expected = "log time is 3600 s after the end of the ban already: expected an end that is later by more than that";
+    assert_eq!(over, Err(expected.to_owned()));
+    assert_eq!(asked(log_now.saturating_add(Span::from_secs(60))), Ok(()));
+    assert_eq!(asked(Timestamp::MAX), Ok(()));
 }

@@ -121,9 +121,12 @@ impl Views<'_> {
                 self.can_pardon(resource, domain)
             }
             Act::Ban {
-                resource, domain, ..
+                resource,
+                domain,
+                until,
             } => {
                 check("domain", domain)?;
+                self.ends_later(*until)?;
                 match resource {
                     Some(resource) => {
                         check_used(resource)?;
@@ -187,6 +190,21 @@ impl Views<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a ban would last at all: log time may be ahead of the operator's clock.
+    fn ends_later(&self, until: Timestamp) -> Result<(), AmendmentRefused> {
+        let appended = self.partitions.iter().map(|one| one.position.appended);
+        let log_now = appended.max().unwrap_or(Timestamp::ZERO);
+        match log_now < until {
+            true => Ok(()),
+            false => Err(AmendmentRefused::Nothing {
+                what: format!(
+                    "log time is {} s after the end of the ban already: expected an end that is later by more than that",
+                    log_now.since(until).as_micros().div_ceil(1_000_000)
+                ),
+            }),
+        }
     }
 
     /// Bans and pardons of the partition that has most.
