@@ -250,12 +250,19 @@ async fn a_full_domain_is_explained_as_of_its_denial() {
     let _kept = take(&ours, "acme", 2).await;
     let released = take(&theirs, "acme", 1).await;
     until(&theirs, "acme", true).await;
-    until(&ours, "acme", true).await;
+    let code = |denied: Option<Denied>| denied.and_then(|denied| denied.code());
+    let before = code(until(&ours, "acme", true).await);
     let lowered = LIMITS.replace("limit = 3", "limit = 1");
     let first = served.json("/v1/limits")["version"].as_u64();
     std::fs::write(dir.path().join("limits.toml"), lowered).expect("written");
     served.signal("HUP");
     served.await_json("/v1/limits", |limits| first < limits["version"].as_u64());
+    // The denial under the new limit has a code of its own.
+    let end = Instant::now() + DEADLINE;
+    while code(until(&ours, "acme", true).await) == before {
+        assert!(Instant::now() < end, "{before:?}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
     for _ in 0..4 {
         assert!(ours.reserve("acme", 1).is_err(), "it is full");
     }
