@@ -276,8 +276,10 @@ impl Denied {
         self.cause
     }
 
-    /// The short code by which `tollgate explain` finds the cause. `None` if no aggregator announced the denial: the
-    /// policy `blind` refused the call, or the resource is not configured.
+    /// The short code by which `tollgate explain` finds the cause. `None` if no aggregator announced a denial: the
+    /// policy `blind` refused the call, the resource is not configured, this process alone holds as many copies as the
+    /// domain may have, or the aggregators answered a request for copies of a strict resource that there is no room for
+    /// so many.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -362,6 +364,9 @@ impl fmt::Display for Denied {
         match self.cause {
             Cause::Full => write!(f, "the limit on copies in use is reached ({})", self.scope)?,
             Cause::NotRate => f.write_str("limited by copies, not by rate: see `Agent::copies`")?,
+            Cause::Banned | Cause::Blind | Cause::Unconfigured => {
+                write!(f, "refused ({})", self.cause)?
+            }
             cause => write!(f, "rate limited ({cause})")?,
         }
         if let Some(wait) = self.retry_after() {

@@ -299,7 +299,8 @@ impl AgentBuilder {
     }
 
     /// The most holds that the agent tracks, over all domains; beyond it copies are let through, and not counted
-    /// against any limit. Default: 262,144.
+    /// against any limit, but for copies of strict resources, which are refused ([`Refused::Uncounted`](crate::Refused)).
+    /// Default: 262,144.
     ///
     /// ```
     /// # use tollgate_agent::Agent;

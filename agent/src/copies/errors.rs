@@ -34,14 +34,15 @@ pub enum HoldFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SeizeError {
-    /// Nothing is staged under the id: it was never staged, it was seized, its time is over, or an operator released
-    /// it.
+    /// Nothing is staged under the id: it was never staged, it was seized (also by a seize that was given up), its time
+    /// is over, or an operator released it.
     #[error("nothing is staged under this id")]
     Unknown,
     /// The aggregators did not rule on the seize.
     #[error("not seized: {0}")]
     Refused(Why),
-    /// No verdict came in time.
+    /// No verdict came in time. Where the aggregators got the seize, it was granted and its copies were given back at
+    /// once, so asking again fails with [`SeizeError::Unknown`]: take new copies then.
     #[error("no verdict arrived in time")]
     TimedOut,
     /// The agent has ended, or tracks as many holds as it may.

@@ -21,7 +21,7 @@ use crate::deny::Refusal;
 use crate::feed_liveness;
 use crate::holds::table::{Taken, WantedCopies};
 use crate::recorder::{Happened, RecorderEvent};
-use crate::refused::{Misuse, Refused, TooMany};
+use crate::refused::{Misuse, Refused};
 use crate::resource::{Asking, GROUPS, IGNORED, OF_RATE, REFUSED, Resource, STRICT, WHOLE};
 use crate::shared::Shared;
 use crate::stats::Counters;
@@ -260,7 +260,7 @@ impl Copies {
         looked
     }
 
-    fn doubt_limits(&self) {
+    pub(super) fn doubt_limits(&self) {
         let Inner { resource, shared } = &*self.inner;
         shared.resources.doubt_limits(resource);
     }
@@ -385,7 +385,7 @@ impl Copies {
         self.check_kind()?;
         if let Some(denied) = self.look(fingerprint, domain) {
             if !self.lets_all_through() {
-                return Err(denied.into());
+                return Err(self.refused_by(denied, want));
             }
             if asking == Asking::Take {
                 Counters::add(&self.inner.shared.counters.kill_switch_grants, 1);
@@ -454,22 +454,6 @@ impl Copies {
         let Inner { resource, shared } = &*self.inner;
         let limit = resource.copies_limit()?;
         Some(limit.saturating_add(shared.revoked.ended_of(resource.id, domain)))
-    }
-
-    /// The refusal because of what this process itself holds, or of what no domain may ever hold. A limit that grants
-    /// nothing at all is a denial, which says so.
-    fn full(&self, want: Want) -> Refused {
-        let limit = self.inner.resource.copies_limit().unwrap_or_default();
-        if limit != 0 && limit < u64::from(want.min) {
-            return TooMany::new(limit).into();
-        }
-        Denied::of_own_holds(limit).into()
-    }
-
-    /// Records a call for more copies than any domain may have.
-    pub(super) fn record_too_many(&self, domain: &str, copies: u32) {
-        let denied = Denied::by_policy(Cause::TooMany, Span::MAX);
-        self.record_refused(domain, copies, &denied);
     }
 
     /// Whether denials are ignored.

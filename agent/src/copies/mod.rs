@@ -14,6 +14,7 @@ mod handle;
 mod hold;
 mod many;
 mod strict;
+mod too_many;
 mod until;
 
 pub use errors::{HoldFault, SeizeError};

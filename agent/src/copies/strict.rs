@@ -17,13 +17,13 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::verdict::Why;
 
 use super::errors::SeizeError;
-use super::handle::{Copies, Inner};
+use super::handle::{Copies, Inner, Want};
 use super::hold::{Hold, Pending};
 use crate::answer::{Cause, Denied};
 use crate::clock::Mono;
 use crate::holds::notice::{HoldAnswer, RareNotice};
 use crate::refused::{Misuse, Refused};
-use crate::resource::{Asking, OF_RATE, STRICT};
+use crate::resource::{Asking, NO_RESOURCE, OF_RATE, STRICT};
 use crate::scope::Scope;
 use crate::stats::Counters;
 
@@ -62,8 +62,9 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`Refused::Denied`] if a limit is reached, or at the deadline; [`Refused::Misuse`] for 0 copies and for
-    /// resources that are not strict; [`Refused::Uncounted`] if the aggregators have no room.
+    /// [`Refused::Denied`] if a limit is reached, or at the deadline; [`Refused::TooMany`] for more copies than any
+    /// domain may have; [`Refused::Misuse`] for 0 copies and for resources that are not strict;
+    /// [`Refused::Uncounted`] if the aggregators have no room, or this agent tracks as many holds as it may.
     pub async fn reserve_confirmed(
         &self,
         domain: &str,
@@ -114,11 +115,11 @@ impl Copies {
         let domain = shared.admit(domain);
         let fingerprint = resource.fingerprint(&domain);
         self.check_strict()?;
+        let want = Want { max: copies, min };
         if let Some(denied) = self.look(fingerprint, &domain)
             && !self.lets_all_through()
         {
-            self.record_refused(&domain, copies, &denied);
-            return Err(denied.into());
+            return Err(self.refuse(&domain, want, denied));
         }
         loop {
             let (answer, verdict) = oneshot::channel();
@@ -130,6 +131,10 @@ impl Copies {
             };
             let at = shared.clock.cached_wall();
             let Some(ticket) = shared.hold_table.begin(resource, fingerprint, at, rare) else {
+                // The aggregators would answer, but this agent cannot ask for more holds than it may track.
+                if resource.id != NO_RESOURCE && !shared.has_ended() && !self.lets_all_through() {
+                    return Err(Refused::Uncounted(Why::AtCapacity));
+                }
                 break;
             };
             let pending = Pending::new(Arc::clone(&self.inner), ticket);
@@ -145,8 +150,7 @@ impl Copies {
                 }
                 Some(HoldAnswer::Full(by)) => {
                     let denied = Denied::of_full(Scope::from(&by));
-                    self.record_refused(&domain, copies, &denied);
-                    return Err(denied.into());
+                    return Err(self.refuse(&domain, want, denied));
                 }
                 Some(HoldAnswer::Refused(why)) => return Err(Refused::Uncounted(why)),
                 // The reserve was lost on its way, and there is time for another.
@@ -211,7 +215,8 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`SeizeError`]; if no verdict comes in time, the seize is given up.
+    /// [`SeizeError`]. If no verdict comes in time, or the future is dropped, the seize is given up, and the copies
+    /// with it if it was on its way: they are free then, and the id is spent.
     pub async fn seize(&self, id: TransferId) -> Result<Hold, SeizeError> {
         self.seize_asking(id, SEIZE_WITHIN, UNKNOWN_AGAIN_MAX).await
     }

@@ -14,6 +14,7 @@ use tollgate_agent::{
 
 use crate::sandbox::{kit, poll};
 
+mod bounds;
 mod strict;
 
 const SECOND: Duration = Duration::from_secs(1);
