@@ -16,6 +16,8 @@ pub struct Front {
     files: &'static [&'static str],
     /// Whether it reaches the gateway by a Unix socket.
     pub by_socket: bool,
+    /// What `--trusted-proxies` of its gateway has to be, if it asks through a proxy.
+    pub trusted_proxies: Option<&'static str>,
     /// Whether CI installs it.
     pub is_required: bool,
     arguments: &'static [&'static str],
@@ -28,6 +30,7 @@ pub const FRONTS: &[Front] = &[
         program: "nginx",
         files: &["nginx.conf"],
         by_socket: true,
+        trusted_proxies: None,
         is_required: true,
         arguments: &["-p", ".", "-e", "error.log", "-c", "whole.conf"],
     },
@@ -36,6 +39,7 @@ pub const FRONTS: &[Front] = &[
         program: "caddy",
         files: &["Caddyfile"],
         by_socket: false,
+        trusted_proxies: None,
         is_required: true,
         arguments: &["run", "--adapter", "caddyfile", "--config", "Caddyfile"],
     },
@@ -44,6 +48,7 @@ pub const FRONTS: &[Front] = &[
         program: "haproxy",
         files: &["haproxy.cfg", "tollgate.lua"],
         by_socket: false,
+        trusted_proxies: None,
         is_required: true,
         arguments: &["-f", "haproxy.cfg"],
     },
@@ -52,6 +57,7 @@ pub const FRONTS: &[Front] = &[
         program: "traefik",
         files: &["traefik.yml", "traefik_routes.yml"],
         by_socket: false,
+        trusted_proxies: Some("127.0.0.1/32"),
         is_required: false,
         arguments: &["--configfile=traefik.yml"],
     },
@@ -60,6 +66,7 @@ pub const FRONTS: &[Front] = &[
         program: "envoy",
         files: &["envoy.yaml"],
         by_socket: false,
+        trusted_proxies: None,
         is_required: false,
         arguments: &[
             "--config-path",
@@ -78,6 +85,7 @@ pub const ENVOY_RLS: Front = Front {
     program: "envoy",
     files: &["envoy-rls.yaml"],
     by_socket: false,
+    trusted_proxies: None,
     is_required: false,
     arguments: &[
         "--config-path",

@@ -111,6 +111,9 @@ fn start_gateway(front: &Front, aggregator: &str, ports: &Ports) -> Process {
         false => gateway.args(["--listen", &format!("127.0.0.1:{}", ports.gateway)]),
     };
     gateway.args(["--rls", &format!("127.0.0.1:{}", ports.rls)]);
+    if let Some(networks) = front.trusted_proxies {
+        gateway.args(["--trusted-proxies", networks]);
+    }
     start(&mut gateway)
 }
 
@@ -160,6 +163,10 @@ fn limits_and_fails_open(front: &Front) {
             front.program
         );
     }
+
+    // Another client has a limit of its own.
+    let status = service::status_from([127, 0, 3, 2], &web, &forged);
+    assert_eq!(status, Some(200), "{}: another address", front.program);
 
     // Without a gateway requests go on.
     let _ = gateway.0.kill();

@@ -1,8 +1,10 @@
 //! The service behind a web server: it answers each request with the length of its body.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
 
 /// A service that answers until the process ends.
 pub struct Service {
@@ -59,7 +61,19 @@ fn serve(stream: TcpStream) -> Option<()> {
 
 /// The status and the head of the answer to a request.
 pub fn head(address: &str, request: &str) -> Option<(u16, String)> {
-    let mut stream = TcpStream::connect(address).ok()?;
+    head_over(TcpStream::connect(address).ok()?, request)
+}
+
+/// The status of the answer to a client at this address.
+pub fn status_from(client: [u8; 4], address: &str, request: &str) -> Option<u16> {
+    let to: SocketAddr = address.parse().ok()?;
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).ok()?;
+    socket.bind(&SocketAddr::from((client, 0)).into()).ok()?;
+    socket.connect(&to.into()).ok()?;
+    head_over(socket.into(), request).map(|(status, _)| status)
+}
+
+fn head_over(mut stream: TcpStream, request: &str) -> Option<(u16, String)> {
     stream
         .set_read_timeout(Some(Duration::from_secs(10)))
         .ok()?;
