@@ -81,8 +81,8 @@ pub struct JournalConfig {
     pub ack: Ack,
     /// Segments whose last record is older than this are removed, except those of `limits`.
     pub retention: Span,
-    /// While all segments together have more bytes than this, the oldest are removed, except those of
-    /// `limits`.
+    /// While all segments together have more bytes than this, the oldest are removed. Those of `limits` neither count
+    /// nor are removed.
     pub retention_bytes: u64,
     /// A segment is closed before it grows above this many bytes.
     pub segment_bytes: u64,

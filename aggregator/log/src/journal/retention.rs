@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Segments go whole, from the beginning of their partition, and never the active one. `limits` are
-//! kept for ever. Denials are kept at least as long as hits: a segment of denials goes only when no
-//! partition has hits from before its last record. Knows nothing of files.
+//! kept for ever, so they do not count: hits would have to make up for them. Denials are kept at least as long as hits:
+//! a segment of denials goes only when no partition has hits from before its last record. Knows nothing of files.
 
 use super::super::Stream;
 
@@ -47,7 +47,9 @@ pub(super) fn overdue(partitions: &[RetainedPartition], now_ms: u64, bounds: Bou
     let sizes = |kept: &RetainedPartition| {
         kept.active_bytes + kept.closed.iter().map(|s| s.bytes).sum::<u64>()
     };
-    let mut bytes: u64 = partitions.iter().map(sizes).sum();
+    let counted = partitions.iter();
+    let counted = counted.filter(|kept| kept.stream != Stream::Limits);
+    let mut bytes: u64 = counted.map(sizes).sum();
     while let Some((at, segment)) = oldest(partitions, &gone) {
         let old = segment.last_ms.saturating_add(bounds.retention_ms) < now_ms;
         if !old && bytes <= bounds.bytes {
@@ -143,6 +145,21 @@ mod tests {
         assert_eq!(overdue(&all, 0, bounds(319)), [1, 0]);
         assert_eq!(overdue(&all, 0, bounds(219)), [1, 1]);
         assert_eq!(overdue(&all, 0, bounds(0)), [2, 1]);
+    }
+
+    #[test]
+    fn limits_do_not_count_against_the_bound_on_bytes() {
+        let limits: Vec<u64> = (1..=90).collect();
+        let all = [
+            kept(Stream::Limits, &limits),
+            kept(Stream::Hits, &[500, 900]),
+        ];
+        let bounds = |bytes| Bounds {
+            retention_ms: u64::MAX,
+            bytes,
+        };
+        assert_eq!(overdue(&all, 0, bounds(210)), [0, 0]);
+        assert_eq!(overdue(&all, 0, bounds(209)), [0, 1]);
     }
 
     #[test]
