@@ -5,8 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tollgate_agent::{Agent, Confirmation, Copies, Denied, Hold, Refused};
+use tollgate_shared::log_position::Code;
+use tollgate_shared::wire::statement::Cause;
+use tollgate_shared::wire::{Writer, hits};
 
-use crate::support::{DEADLINE, Served, directory, run, serve};
+use crate::support::{DEADLINE, Dealer, Served, directory, run, serve, wall};
 
 const LIMITS: &str = r#"
 version = 1
@@ -308,4 +311,52 @@ async fn a_full_domain_is_explained_as_of_its_denial() {
         sentence.contains("its namespace ignores limits"),
         "{sentence}"
     );
+}
+
+/// However many calls under other codes agents report at the same time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_reservations_under_a_code_are_all_counted() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let (_web, copies) = sandbox(&served, "web").await;
+    let _kept = take(&copies, "acme", 3).await;
+    let denied = until(&copies, "acme", true).await.expect("full");
+    let text = denied.code().expect("stated").to_string();
+    let code: Code = text.parse().expect("a code");
+
+    let now = wall();
+    let report = |domain, position| hits::Refused {
+        resource: 0,
+        domain,
+        calls: 2,
+        copies: 3,
+        first: now,
+        last: now,
+        cause: Cause::Full,
+        position,
+    };
+    let ours = std::iter::repeat_n(report("acme", Some(code.position)), 3);
+    let others = std::iter::repeat_n(report("other", None), 10_000);
+    let reports: Vec<_> = ours.chain(others).collect();
+    let mut dealer = Dealer::connect(served.agents, b'r').await;
+    let mut writer = Writer::new();
+    hits::write_hits(
+        &mut writer,
+        &dealer.sender(1),
+        &["sandbox"],
+        [].into_iter(),
+        reports.into_iter(),
+    );
+    dealer.append(code.partition, writer.as_slice()).await;
+    for question in [&[&*text][..], &["sandbox", "acme"]] {
+        let found = explain(dir.path(), question);
+        let refused = &found["refused"];
+        assert_eq!(
+            (&refused["calls"], &refused["hits"]),
+            (&6.into(), &9.into()),
+            "{question:?}: {found:#}"
+        );
+        assert_eq!(refused["by_agent"][0]["agent"], "by-hand", "{found:#}");
+    }
 }

@@ -27,9 +27,9 @@ use tollgate_shared::wire::statement::{Denial, Scope, Statement};
 
 use super::answer::{reason_of, version_view};
 use super::follow::FollowUntil;
-use super::history::{LATE, denial_of, key, push};
+use super::history::{LATE, denial_of, key};
 use super::open::IGNORED;
-use super::refused::{self, RefusedCalls};
+use super::refused::{self, RefusedByAgent, RefusedCalls};
 use super::sentences::refused as refused_sentence;
 use super::view::{DenialView, Explanation, HolderView, ScopeDenialView, StatementView};
 use super::{AskedPair, Begun, ExplainError, begin, partition_of_everybody, recorded_at};
@@ -38,9 +38,6 @@ use crate::replay::ReplayError;
 use crate::source::{Cursor, ReadStep, Source};
 use sentences::{cause_of, held_by, words_of};
 use tollgate_log::{Delivered, Stream};
-
-/// How many reports of refused calls are remembered.
-const REPORTS_MAX: usize = 10_000;
 
 /// A statement about a scope, and when the record that caused it was appended.
 #[derive(Clone)]
@@ -98,8 +95,8 @@ struct CopiesReading<'a> {
     now: Timestamp,
     /// The operation at the requested log position, in words.
     cause: Option<String>,
-    /// The newest reports of refused calls on the resource.
-    refused: VecDeque<RefusedCalls>,
+    /// The calls that agents refused under the code of the denials that the question is about.
+    refused: RefusedByAgent,
 }
 
 /// Explains what denied copies of a resource, or that nothing did.
@@ -112,21 +109,22 @@ pub(super) fn explain(
         Some(code) => code.partition,
         None => partition_of_everybody(source, &asked.resource),
     };
+    let then;
     let mut reading = CopiesReading::new(source, asked, begin(source, partition, keys, asked)?)?;
     let mut found = reading.upto_the_moment()?;
-    if let (Some(first), None) = (found.first_mut(), asked.code) {
-        // The denial began before the requested instant. Who held copies then, only the state of then tells.
-        let then = AskedPair {
+    if let (Some(first), None) = (found.first(), asked.code) {
+        // The denial began before the requested instant. Who held copies then, only the state of then tells; and which
+        // calls were refused under it, only a reading that knows it from its beginning.
+        then = AskedPair {
             until: FollowUntil::Position(key(&first.stated.statement)),
             ..asked.clone()
         };
         let mut earlier =
             CopiesReading::new(source, &then, begin(source, partition, keys, asked)?)?;
-        let same = earlier.upto_the_moment()?.into_iter();
-        let mut same = same.filter(|of| of.stated.statement == first.stated.statement);
-        if let Some(same) = same.next() {
-            first.holders = same.holders;
-            reading.cause = earlier.cause;
+        let mut same = earlier.upto_the_moment()?;
+        same.retain(|of| of.stated.statement == first.stated.statement);
+        if !same.is_empty() {
+            (reading, found) = (earlier, same);
         }
     }
     let mut explanation = Explanation {
@@ -166,7 +164,7 @@ impl<'a> CopiesReading<'a> {
             last: BTreeMap::new(),
             now: Timestamp::ZERO,
             cause: None,
-            refused: VecDeque::new(),
+            refused: RefusedByAgent::default(),
         })
     }
 
@@ -289,15 +287,17 @@ impl<'a> CopiesReading<'a> {
         let record = Record::decode(&delivered.bytes);
         // Hits do not affect copies. Agents report in such a batch which calls they refused.
         if let Ok(Record::Hits(batch)) = &record {
-            let ours = batch
-                .refused()
-                .filter(|refused| batch.resource(refused.resource) == self.asked.resource);
+            // An agent knows a denial only after the record that caused it.
+            let Some(first) = found.first() else {
+                return Ok(());
+            };
+            let position = Some(first.stated.statement.position);
+            let ours = batch.refused().filter(|refused| {
+                refused.position == position
+                    && batch.resource(refused.resource) == self.asked.resource
+            });
             for refused in ours {
-                push(
-                    &mut self.refused,
-                    REPORTS_MAX,
-                    RefusedCalls::of(batch, &refused),
-                );
+                self.refused.add(RefusedCalls::of(batch, &refused));
             }
             return Ok(());
         }
@@ -342,9 +342,7 @@ impl<'a> CopiesReading<'a> {
         };
         let partition = explanation.partition;
         let position = first.stated.statement.position;
-        let reports = self.refused.iter();
-        explanation.refused =
-            refused::tally(reports.filter(|report| report.position == Some(position)));
+        explanation.refused = refused::tally(self.refused.sums());
         let calls = explanation.refused.calls;
         let view = |of: &ScopeStatement, says, refused_calls| StatementView {
             code: Some(Code::new(partition, of.statement.position).to_string()),

@@ -240,7 +240,7 @@ fn write_refused(
     }
     let statement = (&stated.statement, denial.end.max(stated.appended));
     let reports = refused::under_global(source, &explanation.resource, statement, &from)?;
-    explanation.refused = refused::tally(reports.iter());
+    explanation.refused = refused::tally(reports.sums());
     for stated in &mut explanation.statements {
         stated.refused_calls = explanation.refused.calls;
     }

@@ -64,6 +64,25 @@ impl RefusedCalls {
     }
 }
 
+/// Reports of refused calls as one sum for each agent: however many reports there are, none is left out.
+#[derive(Debug, Default)]
+pub(super) struct RefusedByAgent(BTreeMap<Box<str>, RefusedCalls>);
+
+impl RefusedByAgent {
+    /// Adds a report.
+    pub fn add(&mut self, report: RefusedCalls) {
+        match self.0.get_mut(&report.agent) {
+            Some(sum) => sum.add(&report),
+            None => _ = self.0.insert(report.agent.clone(), report),
+        }
+    }
+
+    /// The sums.
+    pub fn sums(&self) -> impl Iterator<Item = &RefusedCalls> {
+        self.0.values()
+    }
+}
+
 /// Sums reports up.
 pub(super) fn tally<'a>(reports: impl Iterator<Item = &'a RefusedCalls>) -> Tally {
     let reports: Vec<&RefusedCalls> = reports.collect();
@@ -111,8 +130,7 @@ pub(super) fn by_statement<'a>(
     found
 }
 
-/// The calls that a resource's global limit refused under a statement, from the partitions of all pairs: one sum for
-/// each agent.
+/// The calls that a resource's global limit refused under a statement, from the partitions of all pairs.
 /// `from` has an offset of a partition before which no such report can be; it is read from its beginning otherwise.
 ///
 /// # Errors
@@ -123,8 +141,8 @@ pub(super) fn under_global(
     resource: &str,
     (statement, until): (&Statement, Timestamp),
     from: &BTreeMap<u32, u64>,
-) -> Result<Vec<RefusedCalls>, SourceError> {
-    let mut found: BTreeMap<Box<str>, RefusedCalls> = BTreeMap::new();
+) -> Result<RefusedByAgent, SourceError> {
+    let mut found = RefusedByAgent::default();
     for partition in 0..source.partitions() {
         let from = from.get(&partition).copied().unwrap_or(0);
         let mut cursor = source.open(Stream::Hits, partition, from)?;
@@ -147,16 +165,12 @@ pub(super) fn under_global(
                         && batch.resource(refused.resource) == resource
                 });
                 for refused in of_statement {
-                    let report = RefusedCalls::of(&batch, &refused);
-                    match found.get_mut(batch.sender.agent) {
-                        Some(sum) => sum.add(&report),
-                        None => _ = found.insert(batch.sender.agent.into(), report),
-                    }
+                    found.add(RefusedCalls::of(&batch, &refused));
                 }
             }
         }
     }
-    Ok(found.into_values().collect())
+    Ok(found)
 }
 
 /// Sums of hits or calls by agent, most first.
