@@ -219,15 +219,19 @@ impl LimitsState {
                 );
             }
             Entered::Void { push, why } => {
-                let own = self.is_own(push);
+                let pushed = self.push.take_if(|(id, _)| *id == push);
+                let pushed = pushed.map(|(_, digest)| digest);
+                let own = pushed.is_some();
                 if own {
                     env.out.tally.counters.pushes_void += 1;
-                    self.push = None;
                     self.push_not_before = now.clock.saturating_add(PUSH_AGAIN_AFTER);
                 }
-                match self.file.take() {
-                    // It was checked before it was pushed, so pushing it again would end the same.
-                    Some(file) if own && !matches!(why, Void::Conflict { .. } | Void::Zero) => {
+                // It was checked before it was pushed, so pushing it again would end the same. A file that was read
+                // since is another one.
+                let is_final = !matches!(why, Void::Conflict { .. } | Void::Zero);
+                let is_pushed = |file: &mut GoodFile| is_final && pushed == Some(file.digest);
+                match self.file.take_if(is_pushed) {
+                    Some(file) => {
                         let why = format!("{}: {why}", file.name);
                         tracing::error!(
                             version = self.book.latest_number(),
@@ -235,13 +239,10 @@ impl LimitsState {
                         );
                         self.file_bad = Some((why, false));
                     }
-                    file => {
-                        self.file = file;
-                        tracing::warn!(
-                            own,
-                            "a limits document or an amendment in the log is void: {why}"
-                        );
-                    }
+                    None => tracing::warn!(
+                        own,
+                        "a limits document or an amendment in the log is void: {why}"
+                    ),
                 }
             }
         }

@@ -7,8 +7,10 @@ use tollgate_server::core::view::{Query, Reply};
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::amendment::Act;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::amendment::{Act, Amendment};
 use tollgate_shared::wire::record::{LimitsActivation, RecordPen, Tick, Total};
+use tollgate_shared::wire::set_rows::SetRow;
 
 use crate::LIMITS;
 use crate::bounds::domains;
@@ -102,6 +104,57 @@ fn a_file_that_is_read_again_while_it_is_pushed_is_pushed_again() {
         let state = world.pair("search", "acme").state.unwrap();
         assert_eq!(state.constraints[0].limit, limit);
     }
+}
+
+/// Puts a row beside the document in force.
+fn put_row(world: &mut World, resource: &str, domain: &str, rate: &str) {
+    let expected = world.digests().limits_version;
+    let row = SetRow {
+        resource: resource.into(),
+        domain: domain.into(),
+        rate: Some(rate.into()),
+        hard: None,
+        limit: None,
+    };
+    let mut writer = Writer::new();
+    Amendment {
+        push: 77,
+        expected,
+        who: "ann",
+        why: "a test",
+        act: Act::Set(row),
+    }
+    .encode(&mut writer);
+    world.put(Stream::Limits, 0, writer.as_slice().to_vec());
+    world.settle();
+    assert!(expected < world.digests().limits_version);
+}
+
+#[test]
+fn a_void_push_condemns_no_file_that_was_read_since() {
+    let mut world = World::new(LIMITS);
+    put_row(&mut world, "search", "198.51.100.0/24", "9/s");
+    // The row cannot stand beside this document.
+    let networks = "addresses = { v4 = 16, v6 = 64 }\nrate = \"5/m\"";
+    let void = LIMITS.replace("rate = \"5/m\"", networks);
+    world.held = vec![Stream::Limits];
+    world.read_limits_file(&void);
+    world.settle();
+    world.read_limits_file(&LIMITS.replace("5/m", "4/m"));
+    world.settle();
+    world.held.clear();
+    world.run_for(Span::from_secs(3));
+    assert_eq!(world.counters().pushes_void, 1);
+    assert_eq!(world.gauges().limits_file_bad, 0);
+    world.hit("search", "acme", 4);
+    world.settle();
+    let state = world.pair("search", "acme").state.unwrap();
+    assert_eq!(state.constraints[0].limit, 4);
+
+    // It is still bad if it is read again.
+    world.push(&void);
+    assert_eq!(world.counters().pushes_void, 2);
+    assert_eq!(world.gauges().limits_file_bad, 1);
 }
 
 #[test]
