@@ -9,7 +9,7 @@ use tollgate_server::ServeError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Done; for `serve`, after SIGTERM or SIGINT.
+    /// Done; for commands without an end of their own, after SIGTERM or SIGINT.
     Done = 0,
     /// Ran well, but the answer is negative: differences, refused.
     No = 1,

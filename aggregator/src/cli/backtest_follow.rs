@@ -45,10 +45,7 @@ pub(super) fn follow(
     let documents = limits.iter();
     let documents = documents.map(|document| (&*document.name, &document.limits));
     let mut follow = Follow::new(log, (range, &keys), reading, documents).map_err(log_failure)?;
-    let stop = StopRequest::on_signal().map_err(|source| Failure::Io {
-        name: "signals".to_owned(),
-        source,
-    })?;
+    let stop = StopRequest::on_signal()?;
     let mut output = global.open_handled_output()?;
     let ends = args.lasts.map(|lasts| began + span(lasts));
     let mut due = began;

@@ -20,6 +20,7 @@ use tollgate_shared::escape::escaped;
 
 use super::Global;
 use super::amend::pair;
+use super::interrupt::StopRequest;
 use super::operator::{OperatorNote, Spoken, ask, domain_on, ended, name, pages};
 use super::output::{Format, Output, is_stdout};
 use crate::exit::{Exit, Failure};
@@ -45,7 +46,8 @@ pub struct DenialsArgs {
     /// How many denials to list at most
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     limit: u32,
-    /// Queries again every second: a terminal shows the whole list, any other output only new denials
+    /// Queries again every second, until SIGINT or SIGTERM ends it with exit code 0: a terminal shows the whole list, any
+    /// other output only new denials
     #[arg(long)]
     watch: bool,
     #[command(flatten)]
@@ -87,10 +89,10 @@ pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
             pair("lift", resource, domain),
         );
     }
-    let mut output = global.open_output()?;
     if args.watch {
-        return watch(global, args, &mut output);
+        return watch(global, args);
     }
+    let mut output = global.open_output()?;
     let answer = list(global, args)?;
     match global.format {
         Format::Json => {
@@ -110,8 +112,10 @@ pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
     Ok(ended(&answer.partitions_missing))
 }
 
-/// Asks again and again, until the command is interrupted or its output is closed.
-fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exit, Failure> {
+/// Asks again and again, until a signal ends the command, which completes its output, or its output is closed.
+fn watch(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
+    let stop = StopRequest::on_signal()?;
+    let mut output = global.open_handled_output()?;
     let live = global.format == Format::Text
         && is_stdout(global.output.as_deref())
         && std::io::stdout().is_terminal();
@@ -121,7 +125,7 @@ fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exi
         if live {
             // Moves the cursor home and clears the screen.
             output.clear()?;
-            print(args, &answer, output)?;
+            print(args, &answer, &mut output)?;
         } else {
             let code = |denial: &Value| denial["code"].as_str().map(str::to_owned);
             let new = answer.denials.iter();
@@ -139,7 +143,10 @@ fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exi
             known = answer.denials.iter().filter_map(code).collect();
         }
         output.flush()?;
-        std::thread::sleep(WATCH_EVERY);
+        if stop.wait(WATCH_EVERY) {
+            output.finish()?;
+            return Ok(Exit::Done);
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use zeromq::{Socket as _, SocketRecv as _, SubSocket};
 
 use super::Global;
 use super::feed_secured::SecuredFeed;
+use super::interrupt::StopRequest;
 use super::output::{Format, Output};
 use crate::exit::{Exit, Failure};
 use crate::reach::ReachArgs;
@@ -37,7 +38,7 @@ pub struct FeedArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum FeedVerb {
-    /// Follows the feed, and prints a line for each frame
+    /// Follows the feed, and prints a line for each frame, until SIGINT or SIGTERM ends it with exit code 0
     Tail(TailArgs),
 }
 
@@ -77,8 +78,14 @@ pub fn run(global: &Global, args: &FeedArgs) -> Result<Exit, Failure> {
             name: "runtime".to_owned(),
             source,
         })?;
-    let mut output = global.open_output()?;
-    runtime.block_on(follow(args, global, &mut output))?;
+    let stop = StopRequest::on_signal()?;
+    let mut output = global.open_handled_output()?;
+    runtime.block_on(async {
+        tokio::select! {
+            followed = follow(args, global, &mut output) => followed,
+            () = stop.made() => Ok(()),
+        }
+    })?;
     output.finish()?;
     Ok(Exit::Done)
 }

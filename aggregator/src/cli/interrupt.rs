@@ -1,8 +1,8 @@
-//! SIGINT and SIGTERM in commands that run for a while and end by themselves.
+//! SIGINT and SIGTERM in commands that run for a while.
 //!
 //! ```text
 //! a file that is being written     removed, then the command ends with 130 or 143
-//! a command that goes on for ever  asks whether it is to stop, and completes its result
+//! a command that goes on for ever  asks whether it is to stop, completes its result, and ends with 0
 //! ```
 //!
 //! `hit`, `demo`, `serve` and `gateway` have handlers of their own. What stays true: a command that a signal ends
@@ -13,10 +13,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
+
+/// How often a command that waits looks whether it is to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The temporary files of this process.
 static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -71,14 +75,18 @@ impl StopRequest {
     ///
     /// # Errors
     ///
-    /// If signals cannot be received.
-    pub fn on_signal() -> io::Result<Self> {
+    /// [`Failure::Io`] if signals cannot be received.
+    pub fn on_signal() -> Result<Self, Failure> {
         let request = Self::default();
         let made = request.clone();
-        on_signals(move |exit| {
+        let heard = on_signals(move |exit| {
             if made.0.swap(true, Ordering::Relaxed) {
                 end(exit);
             }
+        });
+        heard.map_err(|source| Failure::Io {
+            name: "signals".to_owned(),
+            source,
         })?;
         Ok(request)
     }
@@ -86,6 +94,26 @@ impl StopRequest {
     /// Whether it was made.
     pub fn is_made(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+
+    /// Waits for a time, or until it is made; returns whether it is made.
+    pub fn wait(&self, at_most: Duration) -> bool {
+        let end = Instant::now() + at_most;
+        while !self.is_made() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            std::thread::sleep(left.min(LOOK_EVERY));
+        }
+        true
+    }
+
+    /// Waits until it is made.
+    pub async fn made(&self) {
+        while !self.is_made() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod cli;
 mod convert;
 mod deploy;
 mod domain_key;
+mod endless;
 mod explain;
 mod explain_copies;
 mod holds;
