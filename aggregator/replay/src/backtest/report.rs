@@ -128,7 +128,8 @@ pub struct PairReport {
     /// The first refused call.
     pub first_refused_us: Option<u64>,
     /// The first call of the longest stretch of refused calls, in which no call was granted, nor would have been: it
-    /// ends at a granted call, and at a pause that outlasts the denial.
+    /// ends at a granted call, and at a pause that outlasts the denial. Under a limit of several domains, what others
+    /// take within a second is no pause.
     pub longest_refusal_from_us: Option<u64>,
     /// The time from that stretch's first call to its last.
     pub longest_refusal_us: Option<u64>,

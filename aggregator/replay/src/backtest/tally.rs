@@ -57,7 +57,8 @@ impl Causes {
 }
 
 /// A stretch of refused calls of one pair, in which no call was granted, nor would have been: there is no granted call
-/// between two of its calls, and no pause that outlasts the denial.
+/// between two of its calls, and no pause that outlasts the denial. Where pairs share a limit, the denial lasts as long
+/// as calls of others take what becomes free: see `super::shared_limits`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
     /// The first refused call.
@@ -92,6 +93,8 @@ pub struct TallyOutcome {
     pub used: Option<u16>,
     /// If it was refused: when one hit would be granted; the last instant if that is not known, or never.
     pub opens: Timestamp,
+    /// Since when a limit that the pair shares with others has been full; the instant of the outcome if none is.
+    pub full_since: Timestamp,
 }
 
 impl TallyOutcome {
@@ -131,7 +134,8 @@ impl PairTally {
     pub fn count(&mut self, outcome: &TallyOutcome) {
         let refused = outcome.refused_calls();
         self.used_max = self.used_max.max(outcome.used.unwrap_or_default());
-        if 0 < outcome.granted.calls || self.opens < outcome.at {
+        let is_paused = self.opens < outcome.at && self.now.to < outcome.full_since;
+        if 0 < outcome.granted.calls || is_paused {
             self.now = Stretch::default();
         }
         if 0 < refused {
@@ -315,6 +319,7 @@ mod tests {
             was_refused: at == 7,
             used: Some(if granted == 0 { 1_000 } else { 500 }),
             opens: Timestamp::from_micros(at + 9),
+            full_since: Timestamp::from_micros(at),
         }
     }
 
