@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::Global;
 use super::logs::{LogArgs, RangeArgs, ThreadsArgs, replay_failure};
-use super::output::{Format, Output, is_stdout};
+use super::output::{Format, Output};
 use crate::exit::{Exit, Failure};
 use tollgate_replay::audit::audit;
 use tollgate_replay::export::{ExportError, export};
@@ -23,6 +23,7 @@ use tollgate_replay::range::Range;
 use tollgate_replay::source::nothing_in;
 use tollgate_replay::tags::unchecked_line;
 use tollgate_replay::work::{Model, Progress, Task};
+use tollgate_shared::escape::escaped_lines;
 
 /// What `audit` takes.
 #[derive(Debug, clap::Args)]
@@ -160,6 +161,7 @@ fn run_export(global: &Global, log: &LogArgs, task: &Task) -> Result<Exit, Failu
     if exported.hits == 0 && task.range != Range::default() {
         return Err(Failure::Data(nothing_in(&*source, &task.range)));
     }
+    let is_direct = file.is_direct();
     file.finish()?;
     let report = ExportReport {
         schema: "tollgate.audit_export/1",
@@ -169,29 +171,35 @@ fn run_export(global: &Global, log: &LogArgs, task: &Task) -> Result<Exit, Failu
         denials_records: exported.denials,
         unchecked_keys: exported.unchecked_keys,
     };
-    report_export(global, &report)?;
+    match is_direct {
+        // The export itself may have gone to stdout, by whatever name.
+        true => remark!("{}", escaped_lines(&report.to_string())),
+        false => report_export(global, &report)?,
+    }
     Ok(Exit::Done)
 }
 
-/// Reports on stdout what was exported, unless the export itself went there.
 fn report_export(global: &Global, report: &ExportReport) -> Result<(), Failure> {
-    if is_stdout(global.output.as_deref()) {
-        return Ok(());
-    }
     let mut output = Output::open(None, global.color)?;
     match global.format {
         Format::Json => output.json(report)?,
-        Format::Text => {
-            output.line(format_args!(
-                "{}: {} bytes, {} records of hits, {} of denials",
-                report.file, report.bytes, report.hits_records, report.denials_records
-            ))?;
-            if let Some(line) = unchecked_line(&report.unchecked_keys) {
-                output.line(line)?;
-            }
-        }
+        Format::Text => output.line(report)?,
     }
     output.finish()
+}
+
+impl std::fmt::Display for ExportReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{}: {} bytes, {} records of hits, {} of denials",
+            self.file, self.bytes, self.hits_records, self.denials_records
+        )?;
+        match unchecked_line(&self.unchecked_keys) {
+            Some(line) => write!(f, "\n{line}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Runs `work` while a terminal shows its progress.

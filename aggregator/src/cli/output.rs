@@ -132,6 +132,12 @@ impl Output {
         })
     }
 
+    /// Whether it is read as it is written: stdout, a pipe or a device. Anything else that is written to stdout may then
+    /// be among the results.
+    pub fn is_direct(&self) -> bool {
+        matches!(self.sink, Sink::Stdout(_) | Sink::Device { .. })
+    }
+
     /// Lets only the file's owner read it, as it is with a journal: for results that have all of a log.
     ///
     /// # Errors

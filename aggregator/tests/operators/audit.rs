@@ -176,8 +176,12 @@ async fn an_export_goes_into_pipes_and_leaves_links() {
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&path("file").metadata().unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
-    // The export alone is on stdout.
-    std::fs::write(path("stdout"), exported("-")).unwrap();
+    // The export alone is on stdout; the summary is on stderr.
+    for (to, into) in [("-", "stdout"), ("/dev/stdout", "device")] {
+        std::fs::write(path(into), exported(to)).unwrap();
+        let summary = export(to).output().unwrap().stderr;
+        assert!(String::from_utf8_lossy(&summary).contains("records of hits"));
+    }
     let made = std::process::Command::new("mkfifo")
         .arg(path("pipe"))
         .status();
@@ -187,7 +191,7 @@ async fn an_export_goes_into_pipes_and_leaves_links() {
     let read = cat.args(["60", "cat"]).arg(path("pipe")).output().unwrap();
     std::fs::write(path("piped"), read.stdout).unwrap();
     assert!(writing.wait().unwrap().success());
-    for read in ["stdout", "piped"] {
+    for read in ["stdout", "device", "piped"] {
         let (exit, found) = audit(dir.path(), &["--export", read]);
         assert_eq!((exit, &found["records"]), (0, &report["records"]), "{read}");
     }
