@@ -14,7 +14,8 @@
 //! this document without a preflight request, and every request from a page is refused. Knows nothing of what acts
 //! do. What stays true: a refused request has changed nothing.
 
-use std::ops::Deref;
+mod act;
+
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -22,14 +23,15 @@ use axum::extract::rejection::JsonRejection;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
-use tollgate_api::amend::{AmendRequest, AmendRow};
+use tollgate_api::amend::AmendRequest;
 use tollgate_api::state::FaultView;
 use tollgate_log::clock::wall;
-use tollgate_shared::names::{NAME_BYTES_MAX, admit_domain};
+use tollgate_shared::names::NAME_BYTES_MAX;
 use tollgate_shared::object::JsonObject;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
-use tollgate_shared::wire::set_rows::{ROWS_MAX, SetRow};
+
+use act::ActReader;
 
 use super::edge::Caller;
 use super::{HttpCounters, Shown, guard, silent};
@@ -155,284 +157,9 @@ fn check_end(act: &Act, now: Timestamp) -> Result<(), String> {
     }
 }
 
-/// Reads the act of a request, which needs some of its fields and allows no others.
-struct ActReader<'a>(&'a AmendRequest);
-
-impl Deref for ActReader<'_> {
-    type Target = AmendRequest;
-
-    fn deref(&self) -> &AmendRequest {
-        self.0
-    }
-}
-
-impl ActReader<'_> {
-    fn act(&self) -> Result<Act, String> {
-        let act = self.act.as_str();
-        if let Some(foreign) = self.foreign() {
-            return Err(format!(
-                "{act}: expected no {foreign}, which belongs to another act"
-            ));
-        }
-        Ok(match act {
-            "lift" => Act::Pardon {
-                resource: self.resource()?,
-                domain: self.domain()?,
-            },
-            "reset" => Act::Reset {
-                resource: self.resource()?,
-                domain: self.domain()?,
-            },
-            "refund" => Act::Refund {
-                resource: self.resource()?,
-                domain: self.domain()?,
-                hits: self
-                    .hits
-                    .filter(|hits| 0 < *hits)
-                    .ok_or_else(|| self.missing("hits, at least 1"))?,
-            },
-            "ban" => Act::Ban {
-                resource: self.resource().ok(),
-                domain: self.domain()?,
-                until: self.until_us.map_or(Timestamp::MAX, Timestamp::from_micros),
-            },
-            "unban" => Act::Unban {
-                resource: self.resource().ok(),
-                domain: self.domain()?,
-            },
-            "release" => self.release()?,
-            "switch" => self.switch()?,
-            "set" => self.set()?,
-            other => return Err(format!("act {other:?}: there is no such act")),
-        })
-    }
-
-    /// A field that the act does not have. Ignoring it would report as done what nobody asked for.
-    fn foreign(&self) -> Option<&'static str> {
-        const PAIR: &[&str] = &["resource", "domain"];
-        let own: &[&str] = match self.act.as_str() {
-            "refund" => &["hits"],
-            "ban" => &["until_us"],
-            "release" => &["agent", "epoch", "number", "transfer"],
-            "switch" => &["namespace", "ignore_configured", "allow_unconfigured"],
-            "set" => &["rate", "hard", "limit", "remove", "rows"],
-            _ => &[],
-        };
-        let is_of_pair = self.act != "switch";
-        let stated = [
-            ("resource", self.resource.is_some()),
-            ("domain", self.domain.is_some()),
-            ("hits", self.hits.is_some()),
-            ("until_us", self.until_us.is_some()),
-            ("agent", self.agent.is_some()),
-            ("epoch", self.epoch.is_some()),
-            ("number", self.number.is_some()),
-            ("transfer", self.transfer.is_some()),
-            ("namespace", self.namespace.is_some()),
-            ("ignore_configured", self.ignore_configured.is_some()),
-            ("allow_unconfigured", self.allow_unconfigured.is_some()),
-            ("rate", self.rate.is_some()),
-            ("hard", self.hard.is_some()),
-            ("limit", self.limit.is_some()),
-            ("remove", self.remove),
-            ("rows", !self.rows.is_empty()),
-        ];
-        let mut stated = stated.into_iter().filter(|(_, is_stated)| *is_stated);
-        let is_own =
-            |field: &&'static str| own.contains(field) || is_of_pair && PAIR.contains(field);
-        let foreign = stated.find(|(field, _)| !is_own(field));
-        foreign.map(|(field, _)| field)
-    }
-
-    /// The act that switches the rules of a namespace, or restores them.
-    fn switch(&self) -> Result<Act, String> {
-        let name = self.namespace.as_deref();
-        let name = name.ok_or_else(|| self.missing("namespace"))?;
-        let switches = self.ignore_configured.is_some() || self.allow_unconfigured.is_some();
-        if switches && name.contains('.') {
-            return Err(format!(
-                "switch: namespace {name:?}: contains a dot, expected the part of a resource's name before its first dot"
-            ));
-        }
-        Ok(Act::Switch {
-            namespace: name.into(),
-            ignore_configured: self.ignore_configured,
-            allow_unconfigured: self.allow_unconfigured,
-        })
-    }
-
-    /// The act that releases holds, or staged copies.
-    fn release(&self) -> Result<Act, String> {
-        Ok(
-            match (self.number, &self.epoch, &self.agent, &self.transfer) {
-                (None, None, None, Some(text)) if self.domain.is_none() => Act::ReleaseTransfer {
-                    resource: self.resource()?,
-                    transfer: text
-                        .parse()
-                        .map_err(|fault| format!("release: transfer {text:?}: {fault}"))?,
-                },
-                (.., Some(_)) => return Err(self.missing("a transfer alone, or none")),
-                (Some(number), Some(epoch), Some(agent), None) => Act::ReleaseHold {
-                    resource: self.resource()?,
-                    agent: agent.as_str().into(),
-                    epoch: u128::from_str_radix(epoch, 16)
-                        .map_err(|_| self.missing("an epoch in hexadecimal"))?,
-                    number,
-                },
-                (None, None, _, None) if self.domain.is_some() || self.agent.is_some() => {
-                    Act::ReleaseHolds {
-                        resource: self.resource()?,
-                        domain: self.domain().ok(),
-                        agent: self.agent.as_deref().map(Box::from),
-                    }
-                }
-                _ => {
-                    let text = "agent, epoch and number; domain or agent; or transfer";
-                    return Err(self.missing(text));
-                }
-            },
-        )
-    }
-
-    /// The act that sets a domain's own limits.
-    fn set(&self) -> Result<Act, String> {
-        if !self.rows.is_empty() {
-            return self.set_many();
-        }
-        let states = self.rate.is_some() || self.hard.is_some() || self.limit.is_some();
-        if states == self.remove {
-            return Err(self.missing("rate, hard or limit; or remove"));
-        }
-        Ok(Act::Set(SetRow {
-            resource: self.resource()?,
-            // In the spelling of the document.
-            domain: self
-                .domain
-                .as_deref()
-                .map(Box::from)
-                .ok_or_else(|| self.missing("domain"))?,
-            rate: self.rate.as_deref().map(Box::from),
-            hard: self.hard.as_deref().map(Box::from),
-            limit: self.limit,
-        }))
-    }
-
-    /// The act that sets many domains' own limits.
-    fn set_many(&self) -> Result<Act, String> {
-        let names_one = self.resource.is_some() || self.domain.is_some() || self.remove;
-        if names_one || self.rate.is_some() || self.hard.is_some() || self.limit.is_some() {
-            return Err(self.missing("rows alone, or one domain"));
-        }
-        if ROWS_MAX < self.rows.len() {
-            return Err(self.missing("at most 8192 rows"));
-        }
-        let row = |row: &AmendRow| SetRow {
-            resource: row.resource.as_str().into(),
-            domain: row.domain.as_str().into(),
-            rate: row.rate.as_deref().map(Box::from),
-            hard: row.hard.as_deref().map(Box::from),
-            limit: row.limit,
-        };
-        Ok(Act::SetMany(self.rows.iter().map(row).collect()))
-    }
-
-    fn missing(&self, field: &str) -> String {
-        format!("{}: expected {field}", self.act)
-    }
-
-    fn resource(&self) -> Result<Box<str>, String> {
-        let resource = self.resource.as_deref().map(Box::from);
-        resource.ok_or_else(|| self.missing("resource"))
-    }
-
-    /// The name under which a caller of the domain is limited.
-    fn domain(&self) -> Result<Box<str>, String> {
-        let domain = self.domain.as_deref();
-        let domain = domain.map(|domain| Box::from(&*admit_domain(domain)));
-        domain.ok_or_else(|| self.missing("domain"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use tollgate_shared::holdings::TransferId;
-
     use super::*;
-
-    fn released(asked: AmendRequest) -> Result<Act, String> {
-        let asked = AmendRequest {
-            act: "release".to_owned(),
-            resource: Some("sandbox".to_owned()),
-            who: "ann".to_owned(),
-            why: "a test".to_owned(),
-            ..asked
-        };
-        proposal(asked).map(|proposal| proposal.act)
-    }
-
-    fn transfer(id: &str) -> AmendRequest {
-        AmendRequest {
-            transfer: Some(id.to_owned()),
-            ..AmendRequest::default()
-        }
-    }
-
-    #[test]
-    fn rows_stand_in_place_of_one_domain() {
-        let row = AmendRow {
-            resource: "search".to_owned(),
-            domain: "acme".to_owned(),
-            rate: Some("9/s".to_owned()),
-            ..AmendRow::default()
-        };
-        let set = |rows: Vec<AmendRow>, domain: Option<&str>| {
-            let asked = AmendRequest {
-                act: "set".to_owned(),
-                domain: domain.map(str::to_owned),
-                rows,
-                ..AmendRequest::default()
-            };
-            ActReader(&asked).act()
-        };
-        let Ok(Act::SetMany(rows)) = set(vec![row.clone(), AmendRow::default()], None) else {
-            panic!("two rows");
-        };
-        assert_eq!((rows.len(), rows[0].rate.as_deref()), (2, Some("9/s")));
-        let both = set(vec![row.clone()], Some("acme")).expect_err("both");
-        assert_eq!(both, "set: expected rows alone, or one domain");
-        assert!(set(vec![row; ROWS_MAX + 1], None).is_err());
-    }
-
-    #[test]
-    fn a_field_of_another_act_is_refused() {
-        let asked = |act: &str, more: AmendRequest| {
-            let asked = AmendRequest {
-                act: act.to_owned(),
-                domain: Some("mallory".to_owned()),
-                ..more
-            };
-            ActReader(&asked).act()
-        };
-        let hits = |hits| AmendRequest {
-            hits,
-            ..AmendRequest::default()
-        };
-        assert!(asked("ban", hits(None)).is_ok());
-        let fault = asked("ban", hits(Some(3))).expect_err("hits");
-        assert_eq!(fault, "ban: expected no hits, which belongs to another act");
-        let rate = AmendRequest {
-            rate: Some("9/s".to_owned()),
-            ..AmendRequest::default()
-        };
-        assert!(asked("ban", rate.clone()).is_err());
-        assert!(asked("unban", rate).is_err());
-        let switch = AmendRequest {
-            namespace: Some("api".to_owned()),
-            ..AmendRequest::default()
-        };
-        let fault = asked("switch", switch).expect_err("a domain");
-        assert!(fault.contains("no domain"), "{fault}");
-    }
 
     #[test]
     fn a_ban_that_is_over_already_is_refused() {
@@ -453,47 +180,5 @@ mod tests {
         let expected =
             "ban: until_us = 1800000060000: the end of the ban is not after now (1800000000000000)";
         assert!(millis.starts_with(expected), "{millis}");
-    }
-
-    #[test]
-    fn staged_copies_are_named_by_their_id_alone() {
-        let id = TransferId(0xab);
-        let act = Act::ReleaseTransfer {
-            resource: "sandbox".into(),
-            transfer: id,
-        };
-        assert_eq!(released(transfer(&id.to_string())), Ok(act));
-        for wrong in ["", "ab", "g00000000000000000000000000000ab"] {
-            let fault = released(transfer(wrong)).expect_err("no id");
-            let expected = format!(
-                "release: transfer {wrong:?}: not the id of a transfer, expected 32 hexadecimal digits"
-            );
-            assert_eq!(fault, expected);
-        }
-        let named = || Some("a".to_owned());
-        let beside = [
-            AmendRequest {
-                domain: named(),
-                ..AmendRequest::default()
-            },
-            AmendRequest {
-                agent: named(),
-                ..AmendRequest::default()
-            },
-            AmendRequest {
-                number: Some(1),
-                ..AmendRequest::default()
-            },
-        ];
-        for other in beside {
-            let both = AmendRequest {
-                transfer: Some(id.to_string()),
-                ..other
-            };
-            let fault = released(both).expect_err("both");
-            assert_eq!(fault, "release: expected a transfer alone, or none");
-        }
-        let fault = released(AmendRequest::default()).expect_err("nothing");
-        assert!(fault.ends_with("domain or agent; or transfer"), "{fault}");
     }
 }
