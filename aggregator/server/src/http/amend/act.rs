@@ -76,7 +76,9 @@ impl ActReader<'_> {
             "release" => &["agent", "epoch", "number", "transfer"],
             "switch" => &["namespace", "ignore_configured", "allow_unconfigured"],
             "set" => &["rate", "hard", "limit", "remove", "rows"],
-            _ => &[],
+            "lift" | "reset" | "unban" => &[],
+            // It is refused by its name.
+            _ => return None,
         };
         let is_of_pair = self.act != "switch";
         let stated = [
@@ -284,6 +286,8 @@ mod tests {
         };
         assert!(asked("ban", rate.clone()).is_err());
         assert!(asked("unban", rate).is_err());
+        let fault = asked("refnd", hits(Some(3))).expect_err("misspelt");
+        assert_eq!(fault, "act \"refnd\": there is no such act");
         let switch = AmendRequest {
             namespace: Some("api".to_owned()),
             ..AmendRequest::default()
