@@ -6,8 +6,10 @@ use std::time::Duration;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
+use tollgate_log::kafka::reader::{KafkaRead, KafkaReader, offset_before};
 use tollgate_log::kafka::{self, Expected, KafkaConfig, KafkaFault, KafkaLog};
 use tollgate_log::{AppendError, Log, LogEvent, LogReceiver, LogSender, Stream, Ticket, channel};
+use tollgate_shared::time::Span;
 use tollgate_tests::conformance::{self, Medium, PARTITIONS};
 use tollgate_tests::kafka::LocalKafka;
 
@@ -146,6 +148,30 @@ pub fn two_logs_follow_the_same_records(kafka: &LocalKafka) {
         }
         assert!(read.into_iter().eq(0..50));
     }
+}
+
+pub fn the_first_record_since_an_instant_is_found(kafka: &LocalKafka) {
+    let config = config(kafka.bootstrap(), kafka.fresh_name("instant"));
+    let mut open = Open::of(&config);
+    for n in 0..20 {
+        assert_eq!(open.append(Ticket(n)), Ok(n));
+    }
+    let mut reader = KafkaReader::open(&config, Stream::Hits, 1, 0).expect("reads");
+    let mut appended = Vec::new();
+    while let KafkaRead::Records(records) = reader.read().expect("reads") {
+        appended.extend(records.iter().map(|record| record.appended));
+    }
+    assert_eq!(appended.len(), 20);
+    let before = |partition, instant| {
+        let offset = offset_before(&config, Stream::Hits, partition, instant);
+        offset.expect("an answer") as usize
+    };
+    for instant in &appended {
+        let first = appended.partition_point(|of| of < instant);
+        assert_eq!(before(1, *instant), first, "{instant:?} in {appended:?}");
+    }
+    let later = appended[19].saturating_add(Span::from_millis(1));
+    assert_eq!((before(1, later), before(0, later)), (20, 0));
 }
 
 pub fn a_broker_that_returns_is_reported_once(_shared: &LocalKafka) {

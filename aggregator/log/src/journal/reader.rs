@@ -9,6 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tollgate_shared::time::Timestamp;
+
 use super::super::{Delivered, Stream};
 use super::disk::Disk;
 use super::ends::{KnownEnds, LOST_END};
@@ -90,6 +92,35 @@ impl JournalReader {
             }
         }
         Ok(bytes)
+    }
+
+    /// An offset before which every record of a partition was appended before an instant: the beginning of a segment, or
+    /// 0.
+    ///
+    /// # Errors
+    ///
+    /// If the partition's directory cannot be read.
+    pub fn offset_before(
+        &self,
+        stream: Stream,
+        partition: u32,
+        instant: Timestamp,
+    ) -> Result<u64, ReadError> {
+        let dir = layout::partition(&self.dir, stream, partition);
+        let tag = Tag::of(stream, partition);
+        let mut before = 0;
+        for base in bases(&*self.disk, &dir)? {
+            let path = layout::segment(&dir, base);
+            // Retention may have removed it, and reading reports damage.
+            let Ok(segment) = SegmentReader::open(&*self.disk, &path, tag, base) else {
+                continue;
+            };
+            if instant.as_millis() <= segment.header().floor_ms {
+                break;
+            }
+            before = base;
+        }
+        Ok(before)
     }
 
     /// A reader of one partition, from an offset on. A partition that does not exist reads as empty.

@@ -95,6 +95,38 @@ pub fn hits_records(config: &KafkaConfig) -> Result<u64, KafkaFault> {
     Ok(records)
 }
 
+/// The first offset of a partition that was appended at an instant or later; the partition's end if there is none.
+///
+/// # Errors
+///
+/// If no broker answers.
+pub fn offset_before(
+    config: &KafkaConfig,
+    stream: Stream,
+    partition: u32,
+    instant: Timestamp,
+) -> Result<u64, KafkaFault> {
+    let client = consumer::create(config)?;
+    let topic = Names::of(config).of_stream(stream).to_owned();
+    let number = i32::try_from(partition).unwrap_or(i32::MAX);
+    let millis = i64::try_from(instant.as_millis()).unwrap_or(i64::MAX);
+    let mut asked = TopicPartitionList::new();
+    let found = asked
+        .add_partition_offset(&topic, number, Offset::Offset(millis))
+        .and_then(|()| client.offsets_for_times(asked, ANSWER_WITHIN))
+        .map_err(|error| unreached(config, &error))?;
+    let found = found.find_partition(&topic, number);
+    let offset = match found.map(|found| found.offset()) {
+        Some(Offset::Offset(offset)) => offset,
+        Some(Offset::End) => {
+            let ends = client.fetch_watermarks(&topic, number, ANSWER_WITHIN);
+            ends.map_err(|error| unreached(config, &error))?.1
+        }
+        _ => 0,
+    };
+    Ok(u64::try_from(offset).unwrap_or(0))
+}
+
 /// The topic of snapshots, if the log has one.
 ///
 /// # Errors

@@ -238,7 +238,8 @@ fn write_refused(
         let known = from.entry(partition).or_default();
         *known = offset.max(*known);
     }
-    let statement = (&stated.statement, denial.end.max(stated.appended));
+    let until = denial.end.max(stated.appended);
+    let statement = (&stated.statement, stated.appended, until);
     let reports = refused::under_global(source, &explanation.resource, statement, &from)?;
     explanation.refused = refused::tally(reports.sums());
     for stated in &mut explanation.statements {

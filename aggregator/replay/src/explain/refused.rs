@@ -131,7 +131,8 @@ pub(super) fn by_statement<'a>(
 }
 
 /// The calls that a resource's global limit refused under a statement, from the partitions of all pairs.
-/// `from` has an offset of a partition before which no such report can be; it is read from its beginning otherwise.
+/// Each partition is read from about when the statement's record was appended, or from the offset that `from` has for
+/// it, before which no such report can be.
 ///
 /// # Errors
 ///
@@ -139,12 +140,17 @@ pub(super) fn by_statement<'a>(
 pub(super) fn under_global(
     source: &dyn Source,
     resource: &str,
-    (statement, until): (&Statement, Timestamp),
+    (statement, appended, until): (&Statement, Timestamp, Timestamp),
     from: &BTreeMap<u32, u64>,
 ) -> Result<RefusedByAgent, SourceError> {
     let mut found = RefusedByAgent::default();
     for partition in 0..source.partitions() {
-        let from = from.get(&partition).copied().unwrap_or(0);
+        // The clocks of brokers differ.
+        let begins = appended.saturating_sub(LATE);
+        let begins = source.offset_before(Stream::Hits, partition, begins)?;
+        let from = from
+            .get(&partition)
+            .map_or(begins, |from| begins.max(*from));
         let mut cursor = source.open(Stream::Hits, partition, from)?;
         'reading: loop {
             let records = match cursor.read()? {
@@ -192,4 +198,72 @@ pub(super) fn by_agent<'a>(
     let mut agents: Vec<AgentView> = agents.into_values().collect();
     agents.sort_by_key(|of| std::cmp::Reverse(of.hits));
     agents
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tollgate_shared::wire::statement::{Scope, StatementKind};
+
+    use super::*;
+    use crate::source::Cursor;
+
+    /// A log without records, whose offsets are milliseconds; it notes from where it is read.
+    #[derive(Default)]
+    struct EmptySource(Mutex<Vec<(u32, u64)>>);
+
+    struct EmptyCursor;
+
+    impl Cursor for EmptyCursor {
+        fn read(&mut self) -> Result<ReadStep, SourceError> {
+            Ok(ReadStep::End)
+        }
+    }
+
+    impl Source for EmptySource {
+        fn name(&self) -> String {
+            "empty".to_owned()
+        }
+
+        fn partitions(&self) -> u32 {
+            3
+        }
+
+        fn open(
+            &self,
+            _stream: Stream,
+            partition: u32,
+            from: u64,
+        ) -> Result<Box<dyn Cursor>, SourceError> {
+            self.0.lock().unwrap().push((partition, from));
+            Ok(Box::new(EmptyCursor))
+        }
+
+        fn offset_before(
+            &self,
+            _stream: Stream,
+            _partition: u32,
+            instant: Timestamp,
+        ) -> Result<u64, SourceError> {
+            Ok(instant.as_millis())
+        }
+    }
+
+    #[test]
+    fn no_partition_is_read_from_long_before_the_statement() {
+        let statement = Statement {
+            scope: Scope::Resource,
+            position: LogPosition::default(),
+            kind: StatementKind::Lifted,
+        };
+        let appended = Timestamp::from_millis(LATE.as_millis() + 700);
+        let source = EmptySource::default();
+        let from = BTreeMap::from([(1, 900), (2, 3)]);
+        let of = (&statement, appended, appended);
+        let found = under_global(&source, "r", of, &from).expect("it is read");
+        assert_eq!(found.sums().count(), 0);
+        let opened = source.0.into_inner().unwrap();
+        assert_eq!(opened, [(0, 700), (1, 900), (2, 700)]);
+    }
 }

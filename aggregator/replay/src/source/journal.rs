@@ -12,6 +12,7 @@ use tollgate_log::journal::disk::OsDisk;
 use tollgate_log::journal::reader::JournalRead;
 use tollgate_log::journal::snapshots::Snapshots;
 use tollgate_log::journal::{JournalReader, OpenError, PartitionReader, ReadError};
+use tollgate_shared::time::Timestamp;
 
 /// A journal that is open for reading.
 pub struct JournalSource {
@@ -66,6 +67,16 @@ impl Source for JournalSource {
         Ok(Box::new(self.reader.read(stream, partition, from)))
     }
 
+    fn offset_before(
+        &self,
+        stream: Stream,
+        partition: u32,
+        instant: Timestamp,
+    ) -> Result<u64, SourceError> {
+        let before = self.reader.offset_before(stream, partition, instant);
+        before.map_err(fault)
+    }
+
     fn snapshots(&self, partition: u32) -> Vec<u64> {
         let mut found = self.snapshots.offsets(partition);
         found.sort_unstable();
@@ -102,8 +113,15 @@ impl Cursor for PartitionReader {
                 next: first,
             }),
             Ok(JournalRead::End) => Ok(ReadStep::End),
-            Err(error @ ReadError::Corrupt(_)) => Err(SourceError::Bad(error.to_string())),
-            Err(error @ ReadError::Io { .. }) => Err(SourceError::Missing(error.to_string())),
+            Err(error) => Err(fault(error)),
         }
+    }
+}
+
+fn fault(error: ReadError) -> SourceError {
+    let text = error.to_string();
+    match error {
+        ReadError::Corrupt(_) => SourceError::Bad(text),
+        ReadError::Io { .. } => SourceError::Missing(text),
     }
 }

@@ -10,6 +10,7 @@ use tollgate_log::Chunks;
 use tollgate_log::Stream;
 use tollgate_log::kafka::reader::{self, KafkaRead, KafkaReader};
 use tollgate_log::kafka::{Candidate, KafkaConfig, KafkaFault, StateTopic};
+use tollgate_shared::time::Timestamp;
 
 /// About how many bytes a record of hits has; Kafka tells how many records there are, and not how large they are.
 const RECORD_BYTES: u64 = 1_024;
@@ -93,6 +94,15 @@ impl Source for KafkaSource {
     ) -> Result<Box<dyn Cursor>, SourceError> {
         let reader = KafkaReader::open(&self.config, stream, partition, from).map_err(fault)?;
         Ok(Box::new(reader))
+    }
+
+    fn offset_before(
+        &self,
+        stream: Stream,
+        partition: u32,
+        instant: Timestamp,
+    ) -> Result<u64, SourceError> {
+        reader::offset_before(&self.config, stream, partition, instant).map_err(fault)
     }
 
     fn hits_bytes(&self) -> Option<u64> {

@@ -18,6 +18,7 @@ use super::range::{Point, Range, Utc};
 use tollgate_limits::versions::LimitsBook;
 use tollgate_log::Chunks;
 use tollgate_log::{Delivered, Stream};
+use tollgate_shared::time::Timestamp;
 
 /// Why a log cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +85,21 @@ pub trait Source: Send + Sync {
         partition: u32,
         from: u64,
     ) -> Result<Box<dyn Cursor>, SourceError>;
+
+    /// An offset before which every record was appended before an instant, as near to it as can be told without reading
+    /// all records; 0 if nothing can be told.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    fn offset_before(
+        &self,
+        _stream: Stream,
+        _partition: u32,
+        _instant: Timestamp,
+    ) -> Result<u64, SourceError> {
+        Ok(0)
+    }
 
     /// The snapshots of a partition's engine beside the log, by the offset of the last record in each,
     /// ascending.

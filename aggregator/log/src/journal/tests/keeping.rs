@@ -71,6 +71,35 @@ fn above_the_bound_on_bytes_the_oldest_segments_go() {
 }
 
 #[test]
+fn a_reader_begins_shortly_before_an_instant() {
+    let mut kit = Kit::new();
+    kit.config.segment_bytes = 100;
+    let mut open = kit.open();
+    for second in 1..=50 {
+        kit.at(1_000 * second);
+        open.append(Stream::Hits, 0, b"a record").expect("appended");
+    }
+    let records = open.read_all(Stream::Hits, 0, 0);
+    open.close();
+    let segments = kit.segments(Stream::Hits, 0).len() as u64;
+    assert!(10 < segments, "{segments}");
+    let reader = JournalReader::open(&kit.config.dir, Arc::clone(&kit.disk)).expect("opens");
+    for ms in (0..60_000).step_by(500) {
+        let instant = Timestamp::from_millis(ms);
+        let before = reader
+            .offset_before(Stream::Hits, 0, instant)
+            .expect("reads");
+        let passed = &records[..before as usize];
+        assert!(passed.iter().all(|record| record.appended < instant));
+        let first = records.iter().position(|record| instant <= record.appended);
+        let behind = first.unwrap_or(records.len()) as u64 - before;
+        assert!(behind <= 2 * (50 / segments), "{ms}: {behind}");
+    }
+    let empty = reader.offset_before(Stream::Hits, 1, Timestamp::MAX);
+    assert_eq!(empty.expect("reads"), 0);
+}
+
+#[test]
 fn a_second_writer_is_refused_and_a_reader_allowed() {
     let kit = Kit::new();
     let mut open = kit.open();
