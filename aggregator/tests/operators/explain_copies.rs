@@ -337,18 +337,16 @@ async fn refused_reservations_under_a_code_are_all_counted() {
         position,
     };
     let ours = std::iter::repeat_n(report("acme", Some(code.position)), 3);
-    let others = std::iter::repeat_n(report("other", None), 10_000);
+    let others = std::iter::repeat_n(report("other", None), 12_000);
     let reports: Vec<_> = ours.chain(others).collect();
     let mut dealer = Dealer::connect(served.agents, b'r').await;
-    let mut writer = Writer::new();
-    hits::write_hits(
-        &mut writer,
-        &dealer.sender(1),
-        &["sandbox"],
-        [].into_iter(),
-        reports.into_iter(),
-    );
-    dealer.append(code.partition, writer.as_slice()).await;
+    for (sequence, batch) in (1..).zip(reports.chunks(5_000)) {
+        let mut writer = Writer::new();
+        let (sender, batch) = (dealer.sender(sequence), batch.iter().copied());
+        let none = [].into_iter();
+        hits::write_hits(&mut writer, &sender, &["sandbox"], none, batch);
+        dealer.append(code.partition, writer.as_slice()).await;
+    }
     for question in [&[&*text][..], &["sandbox", "acme"]] {
         let found = explain(dir.path(), question);
         let refused = &found["refused"];

@@ -95,7 +95,7 @@ pub fn hits_records(config: &KafkaConfig) -> Result<u64, KafkaFault> {
     Ok(records)
 }
 
-/// The first offset of a partition that was appended at an instant or later; the partition's end if there is none.
+/// The first offset of a partition that was appended at an instant or later; the partition's end if all are older.
 ///
 /// # Errors
 ///
