@@ -103,6 +103,10 @@ pub(crate) struct Courier {
     last_id: u64,
     /// Whether to send again what is not answered. A carrier that does so by itself reports what it lost.
     answers_are_awaited: bool,
+    /// Whether an answer has removed a record since the last tick.
+    has_progressed: bool,
+    /// Since when records wait for the log, and it takes none.
+    stalled_since: Option<Mono>,
     /// Where the next search for something to send begins, so that no partition queue starves another.
     next_queue: u32,
     writer: Writer,
@@ -121,6 +125,8 @@ impl Courier {
             by_id: HashMap::new(),
             last_id: 0,
             answers_are_awaited: true,
+            has_progressed: false,
+            stalled_since: None,
             next_queue: 0,
             writer: Writer::new(),
             counts: CourierCounts::default(),
@@ -254,6 +260,7 @@ impl Courier {
     /// The log has the record. A second acknowledgement changes nothing.
     pub(crate) fn acknowledged(&mut self, id: u64) {
         if let Some(done) = self.remove(id) {
+            self.has_progressed = true;
             self.counts.batches_acknowledged += 1;
             self.counts.hits_acknowledged += done.payload.hits();
             if let Some(queue) = self.queues.get_mut(&done.payload.partition()) {
@@ -266,6 +273,7 @@ impl Courier {
     pub(crate) fn refused(&mut self, id: u64) -> bool {
         let done = self.remove(id);
         if let Some(done) = &done {
+            self.has_progressed = true;
             self.counts.batches_refused += 1;
             self.count_lost(&done.payload);
         }
@@ -304,6 +312,8 @@ impl Courier {
         {
             one.send_at.get_or_insert(now);
         }
+        // By another connection, the log may take them.
+        self.stalled_since = None;
     }
 
     /// Gives up what may no longer be sent again, and sends again what has waited long enough for an answer. To be
@@ -332,6 +342,18 @@ impl Courier {
         }
         self.queues
             .retain(|_, queue| 0 < queue.last_sequence || !queue.waiting.is_empty());
+        if std::mem::take(&mut self.has_progressed) || self.by_id.is_empty() {
+            self.stalled_since = None;
+        }
+        if !self.by_id.is_empty() {
+            self.stalled_since.get_or_insert(now);
+        }
+    }
+
+    /// For how long records have waited, and the log has taken none.
+    pub(crate) fn stalled_for(&self, now: Mono) -> Span {
+        self.stalled_since
+            .map_or(Span::ZERO, |since| now.since(since))
     }
 
     /// Gives up everything, at the end.

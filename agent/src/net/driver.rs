@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tollgate_shared::log_lines::excerpt;
+use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal};
@@ -19,6 +20,7 @@ use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal};
 use super::AppendOutcome;
 use super::DriverEvent;
 use crate::batch::calls::CallBatch;
+use crate::clock::Mono;
 use crate::courier::{Courier, CourierCounts, Outgoing};
 use crate::holds::{HoldNotice, HoldSession};
 use crate::listener::{Listener, ListenerAct};
@@ -26,6 +28,10 @@ use crate::log_lines::LogLines;
 use crate::resource::ResourceId;
 use crate::shared::Shared;
 use crate::stats::Counters;
+
+/// How long the log may take nothing by the carrying aggregator, while another one is there. An aggregator that is cut
+/// off from the log answers "not now", or nothing, and goes on serving its agents.
+const STALLED: Span = Span::from_secs(2);
 
 /// What the driver needs of its sockets. No function waits.
 pub(crate) trait Transport {
@@ -76,6 +82,7 @@ pub(crate) struct Driver<W> {
     joined: usize,
     reported: CourierCounts,
     refusals: LogLines,
+    stalls: LogLines,
     #[cfg(feature = "metrics")]
     metrics_reported: Option<Instant>,
     writer: Writer,
@@ -100,6 +107,7 @@ impl<W: Transport> Driver<W> {
             joined: 0,
             reported: CourierCounts::default(),
             refusals: LogLines::default(),
+            stalls: LogLines::default(),
             #[cfg(feature = "metrics")]
             metrics_reported: None,
             writer: Writer::new(),
@@ -233,6 +241,7 @@ impl<W: Transport> Driver<W> {
         let now = self.shared.clock.read();
         self.listener.tick(now);
         self.courier.tick(now);
+        self.carry_by_another(now);
         #[cfg(feature = "metrics")]
         self.report_metrics();
     }
@@ -337,6 +346,30 @@ impl<W: Transport> Driver<W> {
         if self.carrying == Some(peer) {
             self.carrying = None;
             self.courier.connection_lost(self.shared.clock.read());
+        }
+    }
+
+    /// Changes to another aggregator if the log takes nothing by this one: that aggregator may be cut off from the log,
+    /// and go on serving its agents.
+    fn carry_by_another(&mut self, now: Mono) {
+        let Some(peer) = self.carrying else {
+            return;
+        };
+        if self.courier.stalled_for(now) < STALLED {
+            return;
+        }
+        let mut others = (peer + 1..self.transport.links()).chain(0..peer);
+        if let Some(other) = others.find(|other| self.listener.is_welcome(*other)) {
+            self.carry_no_more(peer);
+            self.carrying = Some(other);
+            if let Some(unsaid) = self.stalls.may() {
+                tracing::warn!(
+                    peer,
+                    other,
+                    unsaid,
+                    "an aggregator passes nothing on to the log, another one is asked"
+                );
+            }
         }
     }
 

@@ -214,6 +214,35 @@ async fn not_now_is_retried_and_never_is_counted() {
     assert_eq!((flushed.sent, flushed.dropped), (1, 1));
 }
 
+/// As one that is cut off from Kafka: it serves its agents, and passes nothing on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_aggregator_that_passes_nothing_on_is_left_for_another() {
+    let (one, other) = (Aggregator::start(1).await, Aggregator::start(2).await);
+    let agent = agent(&[&one, &other]);
+    let rate = agent.rate("r");
+    assert!(agent.ready(SOON).await);
+    // Either may carry at first.
+    for (cut_off, works) in [(&one, &other), (&other, &one)] {
+        cut_off.refuse(Some(Refusal::NotNow));
+        let before = works.copies();
+        let _ = rate.hit("acme");
+        works
+            .until("the hit", |works| before < works.copies())
+            .await;
+        cut_off.refuse(None);
+    }
+    for (cut_off, works) in [(&one, &other), (&other, &one)] {
+        cut_off.swallow(u32::MAX);
+        let before = works.copies();
+        let _ = rate.hit("acme");
+        works
+            .until("the hit", |works| before < works.copies())
+            .await;
+        cut_off.swallow(0);
+    }
+    assert_eq!(agent.shutdown(SOON).await.dropped, 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hits_fail_over_and_denials_come_from_all_aggregators() {
     let one = Aggregator::start(1).await;
