@@ -134,6 +134,7 @@ impl Partition {
         let upto = ruler.applied_upto();
         self.position.restore(upto);
         self.recovery.restored_upto = upto;
+        self.state_digests.lack_nothing();
         self.ruler = ruler;
     }
 

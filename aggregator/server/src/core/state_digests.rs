@@ -9,7 +9,8 @@
 //! the results differ, the machines or the builds disagree, which nothing else would show. A digest follows the
 //! record that it is about, in the same partition: so it reaches all aggregators that rule that partition, now or
 //! later, and no others; an aggregator that takes a partition over compares with its predecessor. Knows nothing
-//! of how a digest is computed. What stays true: no ruling depends on a digest; but while digests differ, no
+//! of how a digest is computed. A partition that lacks records, because they were removed before they could be ruled,
+//! takes no part. What stays true: no ruling depends on a digest; but while digests differ, no
 //! snapshot is saved, and a partition that was restored from one and is not announced yet is restored from an
 //! older one.
 
@@ -48,6 +49,9 @@ const GIVEN_UP_MAX: u32 = 3;
 pub struct StateDigests {
     noted: VecDeque<Noted>,
     doubtful_until: Timestamp,
+    /// Records were removed before they could be ruled: the state differs from that of an aggregator that has ruled
+    /// them, and neither is to blame.
+    lacks_records: bool,
 }
 
 impl StateDigests {
@@ -63,6 +67,16 @@ impl StateDigests {
             .iter()
             .find(|noted| noted.offset == offset)
             .copied()
+    }
+
+    /// From now on the state is that of a log without some records.
+    pub fn lack_records(&mut self) {
+        self.lacks_records = true;
+    }
+
+    /// The state is that of a snapshot.
+    pub fn lack_nothing(&mut self) {
+        self.lacks_records = false;
     }
 
     /// Whether a digest of another aggregator differed not long ago, by log time.
@@ -96,7 +110,8 @@ impl Partition {
         self.state_digests.note(noted);
         // A partition that catches up states nothing that was not stated at the time. After an activation that ends
         // its key a digest would be refused; the next is due in 10 s.
-        if !self.announcing || self.is_ending_its_key(context) {
+        let says_something = self.announcing && !self.state_digests.lacks_records;
+        if !says_something || self.is_ending_its_key(context) {
             return;
         }
         let digest_record = StateDigest {
@@ -119,7 +134,8 @@ impl Partition {
         stated: &StateDigest<'_>,
         step: &mut PartitionStep<'_>,
     ) {
-        if stated.instance == step.context.instance || stated.form != DIGEST_FORM {
+        let is_own = stated.instance == step.context.instance;
+        if is_own || stated.form != DIGEST_FORM || self.state_digests.lacks_records {
             return;
         }
         let Some(noted) = self.state_digests.of(stated.offset) else {

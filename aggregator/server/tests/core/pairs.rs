@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use tollgate_engine::engine::DIGEST_FORM;
 use tollgate_limits::RULES;
-use tollgate_log::Stream;
+use tollgate_log::{LogEvent, Stream};
+use tollgate_server::core::event::Event;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::{Record, RecordPen, kind};
@@ -220,6 +221,53 @@ fn a_restored_state_with_another_digest_is_given_up() {
         busy(&mut doubting);
     }
     assert!(0 < saved(&doubting, 0), "nobody has said otherwise since");
+}
+
+/// What retention has removed is missing in its state, for which nobody is to blame, the snapshot least of all.
+#[test]
+fn a_state_that_lacks_removed_records_is_compared_with_none() {
+    let first = first_of_group_a();
+    let (at, ..) = digests_of(&first.log, 0).pop().expect("one");
+    let mut snapshots = BTreeMap::new();
+    for (partition, upto, chunks) in &first.snapshots {
+        if *upto < at {
+            snapshots.insert(*partition, vec![chunks.clone()]);
+        }
+    }
+    let mut world = World::restored_in_group(first.log.clone(), 3, "a", snapshots);
+    world.clock = first.clock;
+    world.fate = Box::new(|_, _| Fate::Refused);
+    world.held = vec![Stream::Hits];
+    world.settle();
+    let (stream, partition) = (Stream::Hits, 0);
+    let partitions = world.digests().partitions;
+    let wanted = partitions[0].offset;
+    let next = at - 1;
+    assert!(partitions[0].partition == partition && wanted + 1 < next);
+    world.step(Event::Log(LogEvent::Following {
+        stream,
+        partition,
+        from: wanted,
+    }));
+    world.step(Event::Log(LogEvent::Gap {
+        stream,
+        partition,
+        wanted,
+        next,
+    }));
+    world.held.clear();
+    world.settle();
+    let counters = world.counters();
+    assert_eq!(
+        (counters.gaps, counters.states_differing),
+        (1, 0),
+        "{counters:?}"
+    );
+    assert!(0 < counters.states_compared, "in the other partitions");
+    assert!(
+        at < world.digests().partitions[0].offset,
+        "it went on behind the gap"
+    );
 }
 
 /// The log as a faulty aggregator rules it, which ignores every third batch of hits.
