@@ -283,7 +283,7 @@ impl RecordingSource {
     fn read(
         &self,
         reading: &RowReading,
-        of_log: (&Range, &Keyring, CopiesLeftOut<'_>),
+        of_log: (&Range, &Keyring, CopiesLeftOut),
         progress: &Progress,
     ) -> Result<(Recording, Option<SeenAttempts>), Failure> {
         let rows = |rows| progress.rows(rows);

@@ -77,7 +77,7 @@ impl<'a> Calls<'a> {
 pub fn calls_of<E>(
     batch: &HitBatch<'_>,
     latest: Timestamp,
-    copies: &mut CopiesLeftOut<'_>,
+    copies: &mut CopiesLeftOut,
     each: &mut dyn FnMut(&str, &str, Call) -> Result<(), E>,
 ) -> Result<u64, E> {
     let mut entries = batch.hits().len() as u64;

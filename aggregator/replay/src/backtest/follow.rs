@@ -48,7 +48,7 @@ pub struct Follow<'a> {
     came: u64,
     /// By epoch and partition.
     agents: HashMap<(u128, u32), Sequences>,
-    copies: CopiesLeftOut<'a>,
+    copies: CopiesLeftOut,
     inputs: FollowInputs,
     tags: Tags,
     unchecked_keys: Vec<String>,

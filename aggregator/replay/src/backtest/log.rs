@@ -153,7 +153,7 @@ pub enum LogFault {
 pub fn read(
     source: &dyn Source,
     reading: &RowReading,
-    (range, keys, copies): (&Range, &Keyring, CopiesLeftOut<'_>),
+    (range, keys, copies): (&Range, &Keyring, CopiesLeftOut),
     progress: &dyn Fn(u64),
 ) -> Result<(Recording, SeenAttempts), LogFault> {
     let tags = Tags::of(source, keys)?;
@@ -281,7 +281,7 @@ struct LogReader<'a> {
     tags: Tags,
     /// By epoch and partition.
     agents: HashMap<(u128, u32), Sequences>,
-    copies: CopiesLeftOut<'a>,
+    copies: CopiesLeftOut,
 }
 
 impl LogReader<'_> {
