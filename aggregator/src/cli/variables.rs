@@ -1,4 +1,4 @@
-//! Variables of the environment that look like a setting's, but are none: a misspelt one would be ignored silently.
+//! Variables of the environment whose names are almost a setting's: a misspelt one would be ignored silently.
 //!
 //! Only names close to a setting's are reported. Others that begin with `TOLLGATE_` are somebody's own: where a service
 //! is called `tollgate`, Kubernetes sets `TOLLGATE_SERVICE_HOST` and its like.
