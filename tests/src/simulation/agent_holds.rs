@@ -259,7 +259,8 @@ impl World {
         if limits.is_some_and(|limits| limits.is_strict(resource)) {
             let reserve = async move {
                 let reserve = copies.reserve_confirmed(DOMAINS[d], wanted, WAIT);
-                reserve.await.map_err(NotHad::Reserve)
+                let not_had = |refused| NotHad::Reserve(refused, wanted);
+                reserve.await.map_err(not_had)
             };
             holding
                 .awaited
@@ -318,6 +319,18 @@ impl World {
         }
     }
 
+    /// Law 3, for a call of more copies than any domain may have.
+    pub(super) fn never_reserved(&mut self, agent: usize, resource: usize, min: u32) {
+        self.decisions += 1;
+        self.refusals += 1;
+        self.watch.cover.see("more copies than any limit grants");
+        let limit = self.watch.least_limit(COPIES[resource]);
+        if limit.is_none_or(|limit| u64::from(min) <= limit) {
+            let what = format!("agent {agent}: {min} are wanted, the limit is {limit:?}");
+            self.violated(3, "a refusal of copies is justified", what);
+        }
+    }
+
     fn not_reserved(
         &mut self,
         agent: usize,
@@ -327,17 +340,7 @@ impl World {
     ) {
         let denied = match error {
             Refused::Denied(denied) => denied,
-            Refused::TooMany(_) => {
-                self.decisions += 1;
-                self.refusals += 1;
-                self.watch.cover.see("more copies than any limit grants");
-                let limit = self.watch.least_limit(COPIES[resource]);
-                if limit.is_none_or(|limit| u64::from(min) <= limit) {
-                    let what = format!("agent {agent}: {min} are wanted, the limit is {limit:?}");
-                    self.violated(3, "a refusal of copies is justified", what);
-                }
-                return;
-            }
+            Refused::TooMany(_) => return self.never_reserved(agent, resource, min),
             // Before the first limits arrive, the agent does not know that the resource is strict.
             other => return self.violated(7, "calls make sense here", other.to_string()),
         };

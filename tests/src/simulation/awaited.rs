@@ -34,7 +34,8 @@ pub(super) struct Awaited {
 
 /// Why the wait failed.
 pub(super) enum NotHad {
-    Reserve(Refused),
+    /// For so many copies.
+    Reserve(Refused, u32),
     Seize(SeizeError),
 }
 
@@ -108,15 +109,18 @@ impl World {
             }
             Err(NotHad::Seize(SeizeError::Refused(_))) => {}
             Err(NotHad::Seize(SeizeError::TimedOut)) if is_over => {}
-            Err(NotHad::Reserve(Refused::Denied(denied))) => {
+            Err(NotHad::Reserve(Refused::TooMany(_), wanted)) => {
+                self.never_reserved(agent, resource, wanted);
+            }
+            Err(NotHad::Reserve(Refused::Denied(denied), _)) => {
                 self.not_granted(agent, (resource, came.domain), &denied, is_over);
             }
-            Err(NotHad::Reserve(Refused::Uncounted(_))) => {}
+            Err(NotHad::Reserve(Refused::Uncounted(_), _)) => {}
             Err(NotHad::Seize(error)) => {
                 let what = format!("agent {agent}, after {waited_us} us: {error}");
                 self.violated(7, "calls make sense here", what);
             }
-            Err(NotHad::Reserve(error)) => {
+            Err(NotHad::Reserve(error, _)) => {
                 let what = format!("agent {agent}, after {waited_us} us: {error}");
                 self.violated(7, "calls make sense here", what);
             }
