@@ -325,7 +325,7 @@ def journal(directory):
     lines = (directory / "journal").read_text().splitlines()
     if lines[0] != "tollgate-journal 1":
         raise Unsound(f"{lines[0]!r}: expected tollgate-journal 1")
-    partitions = int(dict(line.split(" ", 1) for line in lines[1:-1])["partitions"])
+    partitions = int(dict(line.split(" ", 1) for line in lines[1 : lines.index("end")])["partitions"])
     for stream in STREAMS:
         for partition in range(1 if stream == "limits" else partitions):
             for path in sorted((directory / f"{stream}-{partition:05}").glob("*.seg")):

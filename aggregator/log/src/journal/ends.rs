@@ -5,6 +5,7 @@
 //!             limits 0 4          at least 4 records were durable in partition 0 of `limits`
 //!             hits 3 18250
 //!             end
+//!             sum 5f2c1e0c        of all that; files of earlier builds have none
 //! ```
 //!
 //! The writer replaces the file when it closes the journal in order; before that, when a partition has its first
@@ -44,15 +45,29 @@ impl KnownEnds {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(OpenError::io(path)(error)),
         };
-        Self::from_text(&String::from_utf8_lossy(&bytes)).ok_or_else(|| OpenError::Damaged {
+        let text = String::from_utf8_lossy(&bytes);
+        let damaged = |what: &str| OpenError::Damaged {
             dir: dir.to_owned(),
-            what: format!("file `ends`: expected `{TITLE}`, ends of partitions, and `end`"),
+            what: format!("file `ends`: {what}"),
+        };
+        let text = layout::without_sum(&text).ok_or_else(|| damaged(layout::OTHER_SUM))?;
+        Self::from_text(text).ok_or_else(|| {
+            damaged(&format!(
+                "expected `{TITLE}`, ends of partitions, and `end`"
+            ))
         })
+    }
+
+    /// A partition of the file that the journal does not have.
+    pub fn foreign(&self, description: &Description) -> Option<(Stream, u32)> {
+        let mut named = self.0.keys();
+        named.find(|(s, p)| !description.has(*s, *p)).copied()
     }
 
     /// Replaces the file, durably.
     pub fn write(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-        disk.replace(&layout::ends(dir), self.to_text().as_bytes())
+        let text = layout::with_sum(&self.to_text());
+        disk.replace(&layout::ends(dir), text.as_bytes())
     }
 
     /// The offset that a partition reaches at least.

@@ -11,10 +11,11 @@
 //! ```
 //!
 //! The description consists of lines of words: `tollgate-journal 1`, `partitions 16`, `generation 2`, and
-//! for each partition that had records when the generation began `begins hits 3 18250`. Does no I/O: names
-//! and texts alone.
+//! for each partition that had records when the generation began `begins hits 3 18250`. It and `ends` close with `end`
+//! and the sum of all that: `sum 5f2c1e0c` (CRC-32). Does no I/O: names and texts alone.
 
 use std::fmt::Write as _;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use super::super::Stream;
@@ -25,6 +26,10 @@ pub const VERSION: u32 = 1;
 
 /// All streams, in the order in which the journal processes them.
 pub const STREAMS: [Stream; 3] = [Stream::Limits, Stream::Hits, Stream::Denials];
+
+/// The fault of a small file that is not as it was written.
+pub const OTHER_SUM: &str =
+    "its content is not what was written: its last line is the sum of another text";
 
 /// The name of the file by which an operator states that the journal was put back from a backup.
 pub const RESTORED: &str = "restored";
@@ -52,6 +57,13 @@ pub fn ends(dir: &Path) -> PathBuf {
 /// The directory of a partition.
 pub fn partition(dir: &Path, stream: Stream, partition: u32) -> PathBuf {
     dir.join(format!("{}-{partition:05}", stream_name(stream)))
+}
+
+/// The partition of a directory, from its name; `None` for other names.
+pub fn partition_named(name: &str) -> Option<(Stream, u32)> {
+    let (stream, digits) = name.split_once('-')?;
+    let is_ours = 5 <= digits.len() && digits.bytes().all(|b| b.is_ascii_digit());
+    is_ours.then_some((stream_of(stream)?, digits.parse().ok()?))
 }
 
 /// The file of a segment, in its partition's directory.
@@ -88,6 +100,25 @@ pub fn stream_of(stream_name: &str) -> Option<Stream> {
     STREAMS
         .into_iter()
         .find(|s| self::stream_name(*s) == stream_name)
+}
+
+/// What closes a small file, before its sum.
+const END: &str = "\nend\n";
+
+/// A small file's text with its sum behind it.
+pub fn with_sum(text: &str) -> String {
+    let sum = crc32fast::hash(text.as_bytes());
+    format!("{text}sum {sum:08x}\n")
+}
+
+/// A small file's text without its sum; `None` if something else is behind its end, such as the sum of another text.
+/// Files of earlier builds have no sum.
+pub fn without_sum(text: &str) -> Option<&str> {
+    let Some(end) = text.rfind(END) else {
+        return Some(text);
+    };
+    let whole = &text[..end + END.len()];
+    (text == whole || text == with_sum(whole)).then_some(whole)
 }
 
 /// The content of the file `journal`.
@@ -131,48 +162,86 @@ impl Description {
             let _ = writeln!(text, "begins {} {partition} {begin}", stream_name(*stream));
         }
         text.push_str("end\n");
-        text
+        with_sum(&text)
     }
 
     /// Parses a description.
     pub fn from_text(text: &str) -> Result<Self, DescriptionFault> {
-        let fault = |what: &str| DescriptionFault::Unreadable(what.to_owned());
-        let mut lines = text.lines();
-        let version: u32 = lines
-            .next()
+        let fault = |what: &str| DescriptionFault::Unreadable(format!("file `journal`: {what}"));
+        let version: u32 = { text.lines().next() }
             .and_then(|line| line.strip_prefix("tollgate-journal "))
             .and_then(|number| number.parse().ok())
-            .ok_or_else(|| fault("file `journal`: expected `tollgate-journal` and a version"))?;
+            .ok_or_else(|| fault("expected `tollgate-journal` and a version"))?;
         if version > VERSION {
             return Err(DescriptionFault::Newer(version));
         }
+        let text = without_sum(text).ok_or_else(|| fault(OTHER_SUM))?;
         let mut read = Self {
             partitions: 0,
             generation: 0,
             begins: Vec::new(),
         };
-        for line in lines {
-            let words: Vec<&str> = line.split(' ').collect();
-            let understood = match words.as_slice() {
-                ["partitions", n] => n.parse().map(|n| read.partitions = n).is_ok(),
-                ["generation", n] => n.parse().map(|n| read.generation = n).is_ok(),
-                ["begins", s, p, o] => match (stream_of(s), p.parse(), o.parse()) {
-                    (Some(s), Ok(p), Ok(o)) => {
-                        read.begins.push((s, p, o));
-                        true
-                    }
-                    _ => false,
-                },
-                ["end"] if 0 < read.partitions && 0 < read.generation => return Ok(read),
-                _ => false,
-            };
-            if !understood {
-                return Err(DescriptionFault::Unreadable(format!(
-                    "file `journal`: line `{line}` is not understood"
+        for line in text.lines().skip(1) {
+            if line == "end" {
+                return match read.lacks() {
+                    Some(what) => Err(fault(&what)),
+                    None => Ok(read),
+                };
+            }
+            if !read.takes(line) {
+                return Err(fault(&format!(
+                    "line `{line}`: expected `partitions` or `generation` and a number from 1 on, `begins` with stream, \
+                     partition and offset, or `end`"
                 )));
             }
         }
-        Err(fault("file `journal`: it is cut short, expected an `end`"))
+        Err(fault("it is cut short, expected an `end`"))
+    }
+
+    /// Takes a line between the title and the end; false if it is none.
+    fn takes(&mut self, line: &str) -> bool {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["partitions", n] => n
+                .parse()
+                .map(|n: NonZeroU32| self.partitions = n.get())
+                .is_ok(),
+            ["generation", n] => n
+                .parse()
+                .map(|n: NonZeroU32| self.generation = n.get())
+                .is_ok(),
+            ["begins", s, p, o] => match (stream_of(s), p.parse(), o.parse()) {
+                (Some(s), Ok(p), Ok(o)) => {
+                    self.begins.push((s, p, o));
+                    true
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// What the lines before the end lack, or have too much of.
+    fn lacks(&self) -> Option<String> {
+        for (name, number) in [
+            ("partitions", self.partitions),
+            ("generation", self.generation),
+        ] {
+            if number == 0 {
+                return Some(format!("expected a line `{name}` before `end`"));
+            }
+        }
+        let mut begins = self.begins.iter();
+        let (stream, partition, _) = begins.find(|(s, p, _)| !self.has(*s, *p))?;
+        let (name, partitions) = (stream_name(*stream), self.partitions);
+        Some(format!(
+            "it has `begins {name} {partition}` and `partitions {partitions}`, which do not fit"
+        ))
+    }
+
+    /// Whether the journal has a partition.
+    pub fn has(&self, stream: Stream, partition: u32) -> bool {
+        partition < partitions_of(stream, self.partitions)
     }
 }
 

@@ -124,7 +124,7 @@ pub(super) fn open(
     };
     let left_ack = left.map_or(Ack::Synced, |running| running.ack);
     let may_have_lost = last_stop == LastStop::PowerCut && left_ack == Ack::Written;
-    let ends = KnownEnds::read(&**disk, dir)?;
+    let ends = read_ends(&**disk, dir, &description)?;
     let snapshots = Snapshots::beside(dir, Arc::clone(disk));
     let mut recovery = Recovery {
         disk,
@@ -170,6 +170,42 @@ fn remove_beyond_ends(snapshots: &Snapshots, partitions: &[Partition]) -> io::Re
     hits.try_for_each(|one| snapshots.remove_beyond(one.index, one.next))
 }
 
+/// The ends on record. If they, or the directory, have a partition that the description does not have, one of them is
+/// not as it was written.
+fn read_ends(
+    disk: &dyn Disk,
+    dir: &Path,
+    description: &Description,
+) -> Result<KnownEnds, OpenError> {
+    let ends = KnownEnds::read(disk, dir)?;
+    let names = disk.list(dir).map_err(OpenError::io(dir))?;
+    let mut named = names
+        .iter()
+        .filter_map(|name| layout::partition_named(name));
+    let found = match ends.foreign(description) {
+        Some((stream, partition)) => {
+            let name = layout::stream_name(stream);
+            Some(format!("file `ends` has `{name} {partition}`"))
+        }
+        None => named
+            .find(|(stream, partition)| !description.has(*stream, *partition))
+            .map(|(stream, partition)| {
+                let path = layout::partition(Path::new(""), stream, partition);
+                format!("there is a directory `{}`", path.display())
+            }),
+    };
+    match found {
+        None => Ok(ends),
+        Some(found) => Err(OpenError::Damaged {
+            dir: dir.to_owned(),
+            what: format!(
+                "{found}, but file `journal` has `partitions {}`",
+                description.partitions
+            ),
+        }),
+    }
+}
+
 /// What no partition may end before. `snapshots`: `None` if the log may have lost records that they have.
 fn known_ends(
     ends: &KnownEnds,
@@ -195,7 +231,7 @@ pub(super) fn known_to_readers(
     let boot = super::boot_of_this_machine();
     let went_down = last_stop(left.as_ref(), boot.as_deref()) == LastStop::PowerCut;
     let may_have_lost = went_down && left.is_some_and(|left| left.ack == Ack::Written);
-    let ends = KnownEnds::read(&**disk, dir)?;
+    let ends = read_ends(&**disk, dir, description)?;
     let snapshots = Snapshots::beside(dir, Arc::clone(disk));
     let snapshots = (!may_have_lost).then_some(&snapshots);
     Ok(known_ends(&ends, description, snapshots))

@@ -272,3 +272,60 @@ fn a_power_cut_may_leave_snapshots_of_lost_records() {
         assert_eq!(kit.open_report().last_stop, LastStop::Killed);
     }
 }
+
+#[test]
+fn another_number_of_partitions_is_refused_by_what_it_contradicts() {
+    let refused = |kit: &Kit, named: &[&str]| {
+        let reading = JournalReader::open(&kit.config.dir, Arc::new(OsDisk));
+        for fault in [kit.try_open().err(), reading.err()] {
+            let Some(OpenError::Damaged { what, .. }) = &fault else {
+                panic!("{named:?}: {fault:?}");
+            };
+            for name in named {
+                assert!(what.contains(name), "{what}");
+            }
+        }
+    };
+    let kit = Kit::new();
+    let mut open = kit.open();
+    for (stream, partition) in [(Stream::Limits, 0), (Stream::Hits, 0), (Stream::Hits, 1)] {
+        open.append(stream, partition, b"record").expect("appended");
+    }
+    open.close();
+    let (description, ends) = (
+        layout::description(&kit.config.dir),
+        layout::ends(&kit.config.dir),
+    );
+    let [described, ended] = [&description, &ends].map(|path| {
+        let text = std::fs::read_to_string(path).expect("there");
+        assert!(text.contains("\nend\nsum "), "{text}");
+        text
+    });
+    let without = |text: &str| text[..text.find("sum ").expect("a sum")].to_owned();
+    let change = |path: &Path, text: String| std::fs::write(path, text).expect("written");
+
+    for (wrong, partitions) in [("partitions 1", 1), ("partitions 3", 3)] {
+        let mut other = Kit::new();
+        other.config.dir.clone_from(&kit.config.dir);
+        other.config.partitions = partitions;
+        let text = described.replace("partitions 2", wrong);
+        change(&description, text.clone());
+        refused(&other, &["file `journal`", "sum"]);
+        if partitions < 2 {
+            // As earlier builds wrote it.
+            change(&description, without(&text));
+            refused(&other, &["`hits 1`", "`partitions 1`"]);
+            std::fs::remove_file(&ends).expect("removed");
+            refused(&other, &["`hits-00001`", "`partitions 1`"]);
+            change(&ends, ended.clone());
+        }
+    }
+    change(&description, without(&described));
+    change(&ends, ended.replace("hits 1 1", "hits 1 0"));
+    refused(&kit, &["file `ends`", "sum"]);
+    change(&ends, without(&ended).replace("hits 1 1", "hits 99 5"));
+    refused(&kit, &["`hits 99`", "`partitions 2`"]);
+    change(&ends, without(&ended));
+    let report = kit.open_report();
+    assert_eq!((report.last_stop, report.generation), (LastStop::Clean, 1));
+}
