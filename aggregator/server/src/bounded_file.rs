@@ -3,8 +3,9 @@
 //! A path may name a device, or by mistake a disk image, so memory is bounded and not only the text. Knows nothing of
 //! contents. What stays true: at most one byte more than allowed is read.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 /// Reads a file of at most `bytes_max` bytes.
@@ -14,6 +15,24 @@ use std::path::Path;
 /// If it cannot be read, or is longer.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_all(File::open(path)?, bytes_max)
+}
+
+/// Opens a file that is read again while the process runs. Waits for nobody: a pipe in its place could hold up the
+/// reader for ever.
+///
+/// # Errors
+///
+/// If it cannot be opened, or is not a regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let without_waiting = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(without_waiting)
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("not a regular file")),
+    }
 }
 
 /// Reads the rest of a source, which has at most `bytes_max` bytes.

@@ -46,6 +46,19 @@ pub(crate) fn ca_file(stated: PathBuf) -> Result<PathBuf, TlsFault> {
     found.ok_or(TlsFault::NoSystemRoots)
 }
 
+/// Refuses a file that is not a regular one, where it is read again while the process runs: a pipe in its place could
+/// hold up the reader for ever.
+pub(crate) fn check_regular(path: &Path) -> Result<(), TlsFault> {
+    let failed = |source| TlsFault::Read {
+        path: path.to_owned(),
+        source,
+    };
+    match std::fs::metadata(path).map_err(failed)?.is_file() {
+        true => Ok(()),
+        false => Err(failed(std::io::Error::other("not a regular file"))),
+    }
+}
+
 /// Reads a file that determines which peers are trusted: others must not be able to write it.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, TlsFault> {
     read_bounded(path, PEM_BYTES_MAX, false)

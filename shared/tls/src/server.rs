@@ -206,6 +206,9 @@ struct Read {
 impl Read {
     fn of(files: &ServerFiles) -> Result<Self, TlsFault> {
         let client_ca = files.client_ca.as_deref();
+        for path in [Some(&*files.cert), Some(&*files.key), client_ca] {
+            path.map_or(Ok(()), files::check_regular)?;
+        }
         let (cert, key) = files::read_pair(&files.cert, &files.key)?;
         Ok(Self {
             cert,

@@ -23,6 +23,8 @@ use tollgate_shared::file_mode::{ModeFault, check_believed};
 use tollgate_shared::names::check_name;
 use tollgate_tls::Certificate;
 
+use crate::bounded_file;
+
 use super::grant::{Proof, Role, Roles, TokenGrant};
 
 /// The beginning of every token: the version of the format, by which tools find tokens that have leaked.
@@ -362,28 +364,23 @@ impl TokenBook {
 }
 
 fn read(path: &Path) -> Result<String, TokensFault> {
-    use std::io::Read as _;
     use std::os::unix::fs::PermissionsExt as _;
 
     let failed = |source| TokensFault::Read {
         path: path.to_owned(),
         source,
     };
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    if metadata.is_file() {
-        check_believed(metadata.permissions().mode()).map_err(|fault| TokensFault::Mode {
-            path: path.to_owned(),
-            fault,
-        })?;
-    }
-    let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
-    if FILE_BYTES_MAX < read.map_err(failed)? as u64 {
-        let text = format!("is longer than {FILE_BYTES_MAX} bytes");
-        return Err(failed(std::io::Error::other(text)));
-    }
-    Ok(text)
+    let file = bounded_file::open_regular(path).map_err(failed)?;
+    let mode = file.metadata().map_err(failed)?.permissions().mode();
+    check_believed(mode).map_err(|fault| TokensFault::Mode {
+        path: path.to_owned(),
+        fault,
+    })?;
+    let bytes = bounded_file::read_all(file, FILE_BYTES_MAX).map_err(failed)?;
+    String::from_utf8(bytes).map_err(|_| {
+        let kind = std::io::ErrorKind::InvalidData;
+        failed(std::io::Error::new(kind, "not UTF-8"))
+    })
 }
 
 #[cfg(test)]

@@ -114,6 +114,29 @@ fn a_bad_file_keeps_the_tokens_before_it() {
 }
 
 #[test]
+fn a_pipe_in_place_of_the_file_is_a_fault_and_holds_nothing_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("tokens.toml");
+    let one = |name: &str| {
+        let hash = hash_of(name.as_bytes());
+        format!("[tokens.{name}]\nhash = \"{hash}\"\nroles = [\"agent\"]\n")
+    };
+    std::fs::write(&path, one("a")).expect("written");
+    let book = TokenBook::load(&path).expect("a file");
+    std::fs::remove_file(&path).expect("removed");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.expect("mkfifo").success());
+    assert!(!book.reload().expect("seen once"));
+    let fault = book.reload().expect_err("a pipe").to_string();
+    assert!(fault.ends_with("not a regular file"), "{fault}");
+    assert!(book.is_behind() && book.tokens().of_token(b"a").is_some());
+    std::fs::remove_file(&path).expect("removed");
+    std::fs::write(&path, one("b")).expect("written");
+    assert!(!book.reload().expect("seen once") && book.reload().expect("taken"));
+    assert!(book.tokens().of_token(b"a").is_none());
+}
+
+#[test]
 fn a_file_without_tokens_admits_nobody() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("tokens.toml");
