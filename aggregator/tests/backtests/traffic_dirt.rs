@@ -72,6 +72,37 @@ fn a_cut_or_foreign_line_loses_no_other_line() {
 }
 
 #[test]
+fn a_line_of_any_length_before_the_others_loses_none() {
+    let json = |second: u64| format!("{{\"t\":{},\"domain\":\"acme\"}}\n", 1_763_632_800 + second);
+    let csv = |second: u64| format!("{},acme\n", 1_763_632_800 + second);
+    let rows = |row: &dyn Fn(u64) -> String| (0..10).map(row).collect::<String>();
+    for bytes in [100 << 10, 300 << 10, 2 << 20] {
+        let filler = "x".repeat(bytes);
+        for (text, refused) in [
+            (
+                format!("{{\"t\":1763632800,\"domain\":\"acme\",\"body\":\"{filler}\"}}\n")
+                    + &rows(&json),
+                1,
+            ),
+            (filler.clone() + "\n" + &rows(&json), 1),
+            (format!("{filler}\nt,domain\n") + &rows(&csv), 1),
+            (format!("t,domain\n1763632800,{filler}\n") + &rows(&csv), 2),
+            (
+                format!("203.0.113.7 {filler}\n").replace("203.0.113.7", "acme")
+                    + &rows(&|second| line(second).replace("203.0.113.7", "acme")),
+                1,
+            ),
+        ] {
+            assert_eq!(
+                seconds(text.as_bytes(), "acme"),
+                ((0..10).collect(), vec![refused]),
+                "{bytes}: {text:.40}"
+            );
+        }
+    }
+}
+
+#[test]
 fn encodings_are_recognised_with_and_without_a_mark() {
     let text: String = "t;domain\r\n1763632800;acmé\r\n1763632801;acmé\r\n".to_owned();
     let utf_16 =

@@ -17,7 +17,7 @@ const SHOWN_BYTES_MAX: usize = 80;
 
 /// The longest line that is read. Web servers refuse request lines above 8 KiB, so a file with a longer line is of
 /// another kind, and must not be read into memory as a whole.
-const LINE_BYTES_MAX: u64 = 64 << 10;
+pub(super) const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// A line that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]

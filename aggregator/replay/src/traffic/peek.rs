@@ -1,15 +1,25 @@
 //! A text whose first lines are examined before it is read.
 //!
-//! What stays true: examining loses nothing; an error of the first read is reported when reading
+//! Lines that are too long to be read are passed over: they show nothing about the others. What stays true: examining loses nothing; an error of the first read is reported when reading
 //! arrives there.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
+
+use super::lines::LINE_BYTES_MAX;
+use super::plan::is_in_array;
 
 /// How many lines are examined: enough to see which field varies.
 const LINES_MAX: usize = 200;
 
 /// How many bytes are examined.
 const BYTES_MAX: usize = 256 << 10;
+
+/// How many bytes are held, with lines that are too long to be read.
+const HELD_BYTES_MAX: usize = 16 << 20;
+
+/// The longest line that is read.
+const LINE_MAX: usize = LINE_BYTES_MAX as usize;
 
 /// A reader with the head of its text in memory.
 #[derive(Debug)]
@@ -26,7 +36,12 @@ impl<R: BufRead> Peeked<R> {
         let mut head = Vec::new();
         let mut fault = None;
         let mut lines = 0;
-        while lines < LINES_MAX && head.len() < BYTES_MAX {
+        // Where the last line begins, and how many bytes before it may be examined.
+        let (mut begin, mut examined) = (0, 0);
+        while lines < LINES_MAX
+            && examined + (head.len() - begin).min(LINE_MAX) < BYTES_MAX
+            && head.len() < HELD_BYTES_MAX
+        {
             match rest.fill_buf() {
                 Ok([]) => break,
                 // A log that was truncated while it was written begins with zeros, perhaps many.
@@ -40,7 +55,12 @@ impl<R: BufRead> Peeked<R> {
                     let upto = upto.min(BYTES_MAX);
                     head.extend_from_slice(&bytes[..upto]);
                     rest.consume(upto);
-                    lines += usize::from(line.is_some());
+                    if line.is_some_and(|end| end < upto) {
+                        lines += 1;
+                        let length = head.len() - begin;
+                        examined += if length <= LINE_MAX { length } else { 0 };
+                        begin = head.len();
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
@@ -57,9 +77,19 @@ impl<R: BufRead> Peeked<R> {
         }
     }
 
-    /// The head of the text.
-    pub fn head(&self) -> &[u8] {
-        &self.head
+    /// The head of the text, without lines that are too long to be read if there are others.
+    pub fn head(&self) -> Cow<'_, [u8]> {
+        let whole = &self.head[..self.head.len().min(BYTES_MAX)];
+        let lines = || self.head.split_inclusive(|byte| *byte == b'\n');
+        if lines().all(|line| line.len() <= LINE_MAX) || is_in_array(whole) {
+            return Cow::Borrowed(whole);
+        }
+        let short: Vec<&[u8]> = lines().filter(|line| line.len() <= LINE_MAX).collect();
+        let short = short.concat();
+        match short.trim_ascii().is_empty() {
+            true => Cow::Borrowed(whole),
+            false => Cow::Owned(short),
+        }
     }
 }
 
@@ -113,7 +143,30 @@ mod tests {
     #[test]
     fn any_number_of_zeros_before_the_text_is_passed_over() {
         let text = [&vec![0; 2 * BYTES_MAX][..], b"one\n"].concat();
-        assert_eq!(Peeked::new(text.as_slice()).head(), b"one\n");
+        assert_eq!(*Peeked::new(text.as_slice()).head(), *b"one\n");
+    }
+
+    #[test]
+    fn lines_that_are_too_long_are_passed_over_and_not_lost() {
+        let long = "x".repeat(3 * BYTES_MAX) + "\n";
+        for text in [
+            long.clone() + "one\ntwo\n",
+            format!("one\n{long}{long}two\n"),
+            format!("one\ntwo\n{}", long.trim_end()),
+        ] {
+            let mut peeked = Peeked::new(text.as_bytes());
+            assert_eq!(*peeked.head(), *b"one\ntwo\n");
+            let mut read = String::new();
+            peeked.read_to_string(&mut read).expect("memory");
+            assert!(read == text);
+        }
+        // A text of one line, an array for example, shows its beginning.
+        for text in [long.clone(), format!("[{{}},{long}{{}}]\n")] {
+            let peeked = Peeked::new(text.as_bytes());
+            assert!(*peeked.head() == text.as_bytes()[..BYTES_MAX]);
+        }
+        let peeked = Peeked::new(io::BufReader::new(io::repeat(b'x')));
+        assert_eq!(peeked.head().len(), BYTES_MAX);
     }
 
     #[test]

@@ -109,6 +109,11 @@ fn is_w3c<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> bool {
     named.is_some_and(|line| !line.contains(&b','))
 }
 
+/// Whether the rows of a text are in an array, so that its lines are not its rows.
+pub(super) fn is_in_array(head: &[u8]) -> bool {
+    is_array(head) || is_wrapped(head)
+}
+
 /// Whether a text begins like an array of objects.
 fn is_array(head: &[u8]) -> bool {
     let inside = head.trim_ascii_start().strip_prefix(b"[");

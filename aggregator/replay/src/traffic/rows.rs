@@ -110,7 +110,7 @@ impl<R: BufRead> Rows<R> {
     /// Errors of reading.
     pub fn open(reader: R, wanted: &Wanted) -> io::Result<OpenedRows<R>> {
         let peeked = Peeked::new(reader);
-        let mut head = Cow::Borrowed(peeked.head());
+        let mut head = peeked.head();
         // Lines end as on old Macintoshes, and as spreadsheets write for them.
         let is_of_mac = head.contains(&b'\r') && !head.contains(&b'\n');
         if is_of_mac {
