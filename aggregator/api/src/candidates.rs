@@ -13,6 +13,9 @@ pub struct CandidatesView {
     pub schema: Keyword,
     /// The limits version in force.
     pub version: u64,
+    /// Since when all partitions here are counted, in log time: a process counts from when it took a partition over.
+    #[serde(default)]
+    pub counting_from_us: u64,
     /// The resources that have a candidate in it, by name.
     pub configured: Vec<Box<str>>,
     /// The comparisons, by partition and resource.

@@ -1,8 +1,8 @@
 //! `limits compare` and `limits promote`: what a candidate would have done, and putting it in force.
 //!
 //! ```text
-//! RESOURCE    LET THROUGH  BEYOND  REFUSED CALLS  CANDIDATE REFUSES  NEWLY  NO LONGER  DENIALS
-//! api.search  1000         3       12             43                 40     0          3
+//! RESOURCE    LET THROUGH  BEYOND  REFUSED CALLS  CANDIDATE REFUSES  NEWLY  NO LONGER  DENIALS  SINCE
+//! api.search  1000         3       12             43                 40     0          3        2026-02-20T05:00:45Z
 //! ```
 //!
 //! `compare` asks an aggregator; `promote` changes a document's text, in the log or in a file, and leaves the rest
@@ -48,7 +48,8 @@ struct Compared {
     schema: &'static str,
     version: u64,
     resource: String,
-    /// When the log took the first record that was ruled by both; null: none yet.
+    /// Since when, by the log, everything is counted: from the first record that was ruled by both, or from when the
+    /// last partition was taken over; null: none yet.
     from_us: Option<u64>,
     to_us: Option<u64>,
     #[serde(flatten)]
@@ -72,7 +73,8 @@ impl Compared {
             schema: "tollgate.candidates/1",
             version: answer.version,
             resource: resource.to_owned(),
-            from_us: parts().map(|of| of.from_us).min(),
+            from_us: { parts().map(|of| of.from_us).min() }
+                .map(|first| first.max(answer.counting_from_us)),
             to_us: parts().map(|of| of.to_us).max(),
             figures: parts().fold(CandidateFigures::default(), |sum, of| sum.and(&of.figures)),
             newest,
@@ -127,6 +129,7 @@ fn print(compared: &[Compared], output: &mut Output) -> Result<(), Failure> {
         "NEWLY",
         "NO LONGER",
         "DENIALS",
+        "SINCE",
     ];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(compared.iter().map(|of| {
@@ -140,6 +143,7 @@ fn print(compared: &[Compared], output: &mut Output) -> Result<(), Failure> {
             figures.newly_refused.to_string(),
             figures.no_longer_refused.to_string(),
             figures.candidate_denials.to_string(),
+            of.from_us.map_or_else(|| "-".to_owned(), instant),
         ]
     }));
     output.columns(&rows)?;
@@ -156,6 +160,11 @@ fn print(compared: &[Compared], output: &mut Output) -> Result<(), Failure> {
                 escaped(&newest.domain)
             ))?;
         }
+    }
+    if compared.iter().any(|of| of.from_us.is_some()) {
+        output.line(
+            "\nAn aggregator that starts, or takes a partition over, begins to count anew.",
+        )?;
     }
     if compared.iter().any(|of| 0 < of.figures.refused_calls) {
         output.line(
@@ -271,6 +280,32 @@ fn replace(table: &mut dyn TableLike, key: &str, new: &Item) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_span_begins_where_all_partitions_are_counted() {
+        let part = |partition, from_us, to_us| {
+            serde_json::json!({
+                "resource": "a", "partition": partition, "from_us": from_us, "to_us": to_us, "newest": [],
+            })
+        };
+        let figures = serde_json::to_value(CandidateFigures::default()).expect("JSON");
+        let of = |counting_from_us: u64| {
+            let mut parts = [part(0, 50, 90), part(1, 60, 80)];
+            for part in &mut parts {
+                let fields = part.as_object_mut().expect("an object");
+                fields.extend(figures.as_object().expect("an object").clone());
+            }
+            let answer = serde_json::json!({
+                "schema": "tollgate.candidates/1", "version": 1, "counting_from_us": counting_from_us,
+                "configured": ["a"], "candidates": parts, "partitions_missing": [],
+            });
+            let answer: CandidatesView = serde_json::from_value(answer).expect("a view");
+            let compared = Compared::of(&answer, "a");
+            (compared.from_us, compared.to_us)
+        };
+        assert_eq!(of(20), (Some(50), Some(90)), "the candidate is younger");
+        assert_eq!(of(70), (Some(70), Some(90)), "a partition was taken over");
+    }
 
     const DOCUMENT: &str = r#"# ours
 version = 1

@@ -38,6 +38,8 @@ struct Compared {
 /// All candidates of one partition.
 #[derive(Debug, Default)]
 pub struct Candidates {
+    /// When the log took the first record that this process ruled.
+    since: Option<Timestamp>,
     compared: BTreeMap<Box<str>, Compared>,
 }
 
@@ -55,6 +57,16 @@ pub struct RuledBeside {
 }
 
 impl Candidates {
+    /// Counting has begun at this record, at the latest.
+    pub fn begin(&mut self, appended: Timestamp) {
+        self.since.get_or_insert(appended);
+    }
+
+    /// Since when everything is counted; `None`: nothing has been ruled yet.
+    pub const fn since(&self) -> Option<Timestamp> {
+        self.since
+    }
+
     /// Counts a record's rulings; the log took the record at `appended`.
     pub fn note(&mut self, appended: Timestamp, limits: &Arc<Limits>, ruled: RuledBeside) {
         for ResourceCounts { resource, counts } in ruled.counts {

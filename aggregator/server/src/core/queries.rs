@@ -141,16 +141,15 @@ impl Views<'_> {
 
     fn candidates_view(&self) -> CandidatesView {
         let latest = self.limits.book.latest();
+        let ours = || self.partitions.iter().filter(|one| one.is_ours());
+        let counting_from = ours().filter_map(|one| one.candidates.since()).max();
         CandidatesView {
             schema: "tollgate.candidates/1".into(),
             version: self.limits.book.latest_number(),
+            counting_from_us: counting_from.map_or(0, Timestamp::as_micros),
             configured: latest.map_or_else(Vec::new, |latest| with_candidate(&latest.limits)),
             candidates: latest.map_or_else(Vec::new, |latest| {
-                let ours = self
-                    .partitions
-                    .iter()
-                    .filter(|partition| partition.is_ours());
-                let views = ours.flat_map(|p| p.candidates.view(p.index, &latest.limits));
+                let views = ours().flat_map(|p| p.candidates.view(p.index, &latest.limits));
                 views.collect()
             }),
             partitions_missing: self.partitions_missing(),

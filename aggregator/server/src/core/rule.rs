@@ -216,6 +216,7 @@ impl Partition {
         for (resource, due) in ruled.totals {
             self.totals.due(resource, due);
         }
+        self.candidates.begin(self.position.appended);
         if !ruled.beside.counts.is_empty() {
             step.out.tally.candidates.note(&ruled.beside);
             let limits = Arc::clone(self.ruler.limits());

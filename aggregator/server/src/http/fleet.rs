@@ -228,6 +228,7 @@ fn merge(view: &mut Value, answer: &Value, answered: &BTreeSet<u32>, list: &List
         ("omitted", u64::saturating_add as fn(u64, u64) -> u64),
         ("from_us", earlier),
         ("to_us", u64::max),
+        ("counting_from_us", u64::max),
         ("short_by_max", u64::max),
     ] {
         if let (Some(own), Some(theirs)) = (number(view, field), number(answer, field)) {

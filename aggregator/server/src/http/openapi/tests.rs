@@ -337,6 +337,7 @@ fn candidates_are_as_described() {
         CandidatesView {
             schema: "tollgate.candidates/1".into(),
             version: 1,
+            counting_from_us: 1,
             configured: vec!["api.search".into()],
             candidates: vec![candidate],
             partitions_missing: vec![7],
