@@ -145,9 +145,17 @@ pub fn proposal(request: AmendRequest) -> Result<Proposal, String> {
     })
 }
 
-/// Refuses a ban that is over already.
+/// The last end of a ban: later instants have no text.
+const LAST_END: Timestamp = Timestamp::from_micros(253_402_207_200_000_000);
+
+/// Refuses a ban that is over already, or ends after the year 9999.
 fn check_end(act: &Act, now: Timestamp) -> Result<(), String> {
     match act {
+        Act::Ban { until, .. } if LAST_END < *until && *until < Timestamp::MAX => Err(format!(
+            "ban: until_us = {}: the end of the ban is after the year 9999, expected an earlier one, or none: a ban \
+             without an end lasts until it is lifted",
+            until.as_micros()
+        )),
         Act::Ban { until, .. } if *until <= now => Err(format!(
             "ban: until_us = {}: the end of the ban is not after now ({}), expected microseconds since the Unix epoch",
             until.as_micros(),
@@ -175,6 +183,14 @@ mod tests {
         };
         assert_eq!(until(None), Ok(()), "it has no end");
         assert_eq!(until(Some(1_800_000_000_000_001)), Ok(()));
+        assert_eq!(until(Some(LAST_END.as_micros())), Ok(()));
+        assert_eq!(until(Some(u64::MAX)), Ok(()), "as in the log: no end");
+        for beyond in [LAST_END.as_micros() + 1, u64::MAX - 1] {
+            let fault = until(Some(beyond)).expect_err("beyond");
+            assert!(fault.contains("the year 9999"), "{fault}");
+        }
+        let text = tollgate_replay::range::Utc(LAST_END).to_string();
+        assert!(text.starts_with("9999-12-30T"), "{text}");
         assert!(until(Some(now.as_micros())).is_err());
         let millis = until(Some(1_800_000_060_000)).expect_err("milliseconds");
         let expected =
