@@ -33,6 +33,8 @@ pub enum Exit {
     NotAuthorised = 77,
     /// The configuration is invalid, a port is taken, a topic does not match.
     Config = 78,
+    /// The terminal of a one-shot command was closed.
+    HungUp = 129,
     /// A one-shot command was interrupted.
     Interrupted = 130,
     /// A one-shot command was terminated.
@@ -219,6 +221,7 @@ mod tests {
             (Exit::Conflict, 75),
             (Exit::NotAuthorised, 77),
             (Exit::Config, 78),
+            (Exit::HungUp, 129),
             (Exit::Interrupted, 130),
             (Exit::Terminated, 143),
         ];

@@ -1,11 +1,11 @@
-//! SIGINT and SIGTERM in commands that run for a while.
+//! SIGINT, SIGTERM and SIGHUP in commands that run for a while.
 //!
 //! ```text
-//! a file that is being written     removed, then the command ends with 130 or 143
+//! a file that is being written     removed, then the command ends with 130, 143 or 129
 //! a command that goes on for ever  asks whether it is to stop, completes its result, and ends with 0
 //! ```
 //!
-//! `hit`, `demo`, `serve` and `gateway` have handlers of their own. What stays true: a command that a signal ends
+//! `hit`, `demo`, `serve` and `gateway` have handlers of their own. Under `nohup` a closed terminal ends nothing. What stays true: a command that a signal ends
 //! leaves no temporary file.
 
 use std::fs::File;
@@ -125,10 +125,21 @@ fn on_signals(mut each: impl FnMut(Exit) + Send + 'static) -> io::Result<()> {
     let guard = runtime.enter();
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = match ignores_hang_up() {
+        true => None,
+        false => Some(signal(SignalKind::hangup())?),
+    };
     drop(guard);
     let wait = move || loop {
         let exit = runtime.block_on(async {
+            let hung_up = async {
+                match &mut hang_up {
+                    Some(signal) => signal.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
+                _ = hung_up => Exit::HungUp,
                 _ = interrupt.recv() => Exit::Interrupted,
                 _ = terminate.recv() => Exit::Terminated,
             }
@@ -139,4 +150,13 @@ fn on_signals(mut each: impl FnMut(Exit) + Send + 'static) -> io::Result<()> {
         .name("signals".to_owned())
         .spawn(wait)?;
     Ok(())
+}
+
+/// Whether this process was started so that a closed terminal does not end it, as by `nohup`.
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // Bit 0 is signal 1.
+    mask.is_some_and(|mask| mask & 1 == 1)
 }

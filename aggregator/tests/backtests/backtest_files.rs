@@ -152,8 +152,8 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Waits for a temporary file, and interrupts the command.
-fn interrupt_under_way(dir: &Path, child: &Child) {
+/// Waits for a temporary file, and sends the command a signal.
+fn signal_under_way(signal: &str, dir: &Path, child: &Child) {
     const DEADLINE: Duration = Duration::from_secs(60);
     let began = Instant::now();
     while !names(dir).iter().any(|name| name.ends_with(".tmp")) {
@@ -161,7 +161,7 @@ fn interrupt_under_way(dir: &Path, child: &Child) {
         std::thread::yield_now();
     }
     let mut kill = std::process::Command::new("kill");
-    let sent = kill.args(["-INT", &child.id().to_string()]).status();
+    let sent = kill.args(["-s", signal, &child.id().to_string()]).status();
     assert!(sent.expect("kill runs").success());
 }
 
@@ -169,26 +169,20 @@ fn interrupt_under_way(dir: &Path, child: &Child) {
 fn an_interrupted_backtest_leaves_no_file() {
     let dir = directory(&format!("{HEAD}[rate.api]\nrate = \"5/s\"\n"));
     let before = names(dir.path());
-    // It waits for its input.
-    let mut child = tollgate()
-        .current_dir(dir.path())
-        .args([
-            "backtest",
-            "--limits",
-            "limits.toml",
-            "-o",
-            "report",
-            "--html",
-            "page",
-        ])
-        .arg("-")
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("it runs");
-    interrupt_under_way(dir.path(), &child);
-    let ended = child.wait().expect("it ends");
-    assert_eq!(ended.code(), Some(130));
-    assert_eq!(names(dir.path()), before);
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        // It waits for its input.
+        let mut child = tollgate()
+            .current_dir(dir.path())
+            .args(["backtest", "--limits", "limits.toml"])
+            .args(["-o", "report", "--html", "page", "-"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("it runs");
+        signal_under_way(signal, dir.path(), &child);
+        let ended = child.wait().expect("it ends");
+        assert_eq!(ended.code(), Some(code), "{signal}");
+        assert_eq!(names(dir.path()), before, "{signal}");
+    }
 }
 
 #[test]
@@ -210,7 +204,7 @@ fn an_interrupted_follow_writes_its_report() {
         ])
         .spawn()
         .expect("it runs");
-    interrupt_under_way(dir.path(), &child);
+    signal_under_way("INT", dir.path(), &child);
     let ended = child.wait().expect("it ends");
     assert_eq!(ended.code(), Some(0));
     let text = std::fs::read_to_string(dir.path().join("report")).expect("a report");
