@@ -22,31 +22,24 @@ mod numbers;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Bytes, to_bytes};
+use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use hyper::body::Body as _;
 use serde::{Deserialize, Serialize};
-use tokio::time::timeout;
 use tollgate_agent::{Allowed, Cause, Copies, Denied, Misuse, Rate, Refused, Settled};
 use tollgate_shared::object::{JsonObject, objects};
 
 use crate::authorize::hit;
+use crate::body::body_of;
 use crate::confirmed::{self, ConfirmedAsk, TakenHold};
-use crate::connections::{Connection, EndReason};
+use crate::connections::Connection;
 use crate::state::Shared;
 use numbers::{whole, whole_or_null};
 
 /// The most hits, estimates, holds and other entries of one question together.
 pub(crate) const HITS_MAX: usize = 1_000;
-
-/// The most bytes of a question: the most hits, with names of some 200 bytes.
-const BODY_BYTES_MAX: usize = 256 << 10;
-
-/// How long a question may take after its head.
-const BODY_WITHIN: Duration = Duration::from_secs(5);
 
 /// The longest wait for copies. Aggregators answer within milliseconds, or are not there.
 const CONFIRMED_MS_MAX: u64 = 10_000;
@@ -222,29 +215,6 @@ pub(crate) async fn decide(
         released,
     })
     .into_response()
-}
-
-/// The body of a request, if it arrives in time.
-async fn body_of(request: Request, connection: &Connection) -> Result<Bytes, (StatusCode, String)> {
-    let too_long = || {
-        let error = format!("expected a body of at most {BODY_BYTES_MAX} bytes");
-        Err((StatusCode::PAYLOAD_TOO_LARGE, error))
-    };
-    let body = request.into_body();
-    // The length in the head.
-    if (BODY_BYTES_MAX as u64) < body.size_hint().lower() {
-        return too_long();
-    }
-    match timeout(BODY_WITHIN, to_bytes(body, BODY_BYTES_MAX)).await {
-        Ok(Ok(body)) => Ok(body),
-        // It is too long; or its connection is closed, and nobody reads this.
-        Ok(Err(_)) => too_long(),
-        Err(_) => {
-            connection.note(EndReason::SlowBody);
-            let error = format!("expected the body within {} s", BODY_WITHIN.as_secs());
-            Err((StatusCode::REQUEST_TIMEOUT, error))
-        }
-    }
 }
 
 fn read(body: &[u8]) -> Result<AskedHits, String> {

@@ -14,6 +14,7 @@
 //! `x-tollgate-undecided`; only this machine is answered.
 
 mod authorize;
+mod body;
 mod browsers;
 mod confirmed;
 mod connections;

@@ -95,6 +95,14 @@ fn large_bodies_and_headers(attacked: &Attacked) {
         attacked.metric("tollgate_http_bodies_too_large_total "),
         before + 1
     );
+    let chunks = "POST /v1/amendments HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+                  Transfer-Encoding: chunked\r\n\r\nZZ\r\n{}\r\n0\r\n\r\n";
+    let (status, text) = http::ask(&*attacked.serving.http, chunks.as_bytes()).expect("an answer");
+    assert_eq!(status, 400, "{text}");
+    assert_eq!(
+        attacked.metric("tollgate_http_bodies_too_large_total "),
+        before + 1
+    );
     let nested = "[".repeat(20_000);
     let (status, _) = post(attacked, &nested, "");
     assert!((400..500).contains(&status), "{status}");

@@ -409,6 +409,19 @@ async fn pages_in_a_browser_are_not_answered() {
     gateway.end().await;
 }
 
+#[tokio::test]
+async fn a_broken_body_is_not_called_too_long() {
+    let running = Running::start().await;
+    let head = "POST /v1/decide HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+    let chunks = format!("{head}transfer-encoding: chunked\r\n\r\nZZ\r\n{{}}\r\n0\r\n\r\n");
+    let answer = running.ask(&chunks).await;
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    let long = "a".repeat(300 << 10);
+    let chunks = format!("{head}transfer-encoding: chunked\r\n\r\n4b000\r\n{long}\r\n0\r\n\r\n");
+    assert!(running.ask(&chunks).await.starts_with("HTTP/1.1 413 "));
+    running.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn unfinished_requests_end_within_seconds() {
     let running = Running::start().await;

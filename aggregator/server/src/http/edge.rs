@@ -253,6 +253,11 @@ impl Edge {
         let (head, body) = request.into_parts();
         let body = match timeout(BODY_WITHIN, to_bytes(body, BODY_BYTES_MAX)).await {
             Ok(Ok(body)) => body,
+            Ok(Err(error)) if is_broken(&error) => {
+                let text = "expected a whole body: it is cut short, or its chunks are not as they should be";
+                self.lines.of_http(format_args!("{text}"));
+                return fault(StatusCode::BAD_REQUEST, text);
+            }
             Ok(Err(_)) => {
                 HttpCounters::add(&self.counters.too_large);
                 let text = format!("expected a body of at most {BODY_BYTES_MAX} bytes");
@@ -278,6 +283,18 @@ impl Edge {
 fn request_span(request: &Request<Body>) -> tracing::Span {
     let path = excerpt(request.uri().path());
     tracing::info_span!("request", method = %request.method(), %path)
+}
+
+/// Whether a body could not be read because of how it came, and not because it is too long.
+fn is_broken(error: &axum::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        if error.is::<hyper::Error>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
 }
 
 /// Whether a connection ended because its peer read nothing for too long.
