@@ -198,7 +198,7 @@ impl Description {
         Err(fault("it is cut short, expected an `end`"))
     }
 
-    /// Takes a line between the title and the end; false if it is none.
+    /// Takes a line between the title and the end; false if it cannot be one.
     fn takes(&mut self, line: &str) -> bool {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {

@@ -4,7 +4,6 @@
 //! instants, or an instant before a comma, is CSV; `#Fields:` is a W3C log; everything else is an access log, whose
 //! format `forms` guesses.
 
-use std::borrow::Cow;
 use std::io::{self, BufRead};
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
