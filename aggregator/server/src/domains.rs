@@ -137,6 +137,11 @@ impl Domains {
         Ok(Self { key: Some(key) })
     }
 
+    /// The id of the key; `None`: domains are in the log by their names.
+    pub fn key_id(&self) -> Option<&str> {
+        self.key.as_ref().map(DomainKey::id)
+    }
+
     /// The name of a domain in the log.
     ///
     /// # Errors

@@ -146,6 +146,22 @@ async fn a_domain_key_hides_names_and_lookups_by_name_work() {
         true,
     );
     assert!(code == 0 && output.contains("h~"), "{output}");
+    // Without the key it would apply to nobody, and leave the name in the log.
+    for act in [
+        &["ban", "--everywhere", "acme-ltd"][..],
+        &[
+            "limits",
+            "set",
+            "api.search",
+            "--domain",
+            "acme-ltd",
+            "--rate",
+            "9/m",
+        ],
+    ] {
+        let (code, output) = run_command(&[act, &reason[..]].concat(), false);
+        assert!(code != 0 && output.contains("--domain-key"), "{output}");
+    }
     until("it is reset", || search.peek("acme-ltd").is_ok()).await;
     drop(hold);
     agent.shutdown(DEADLINE).await;

@@ -7,7 +7,8 @@
 //! 429 more than 20 a second by one caller                 403 from a web page, or not allowed by the token's roles
 //! ```
 //!
-//! A ban whose end is not after this aggregator's wall clock is refused with 400: it would ban nobody.
+//! A ban whose end is not after this aggregator's wall clock is refused with 400: it would ban nobody. So is a ban, or
+//! a limit, of a domain that is not hashed under the aggregator's domain key: no agent would use it.
 //!
 //! Where tokens are required, the amendment is made in the token's name: the log has that name as the author,
 //! followed by the name that the caller states. A page in a browser could reach a loopback address; it cannot send
@@ -26,10 +27,12 @@ use axum::{Extension, Json};
 use tollgate_api::amend::AmendRequest;
 use tollgate_api::state::FaultView;
 use tollgate_log::clock::wall;
+use tollgate_shared::domain_key::hashed_under;
 use tollgate_shared::names::NAME_BYTES_MAX;
 use tollgate_shared::object::JsonObject;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
+use tollgate_shared::wire::set_rows::SetRow;
 
 use act::ActReader;
 
@@ -59,8 +62,13 @@ pub(super) async fn answer(
         return ([(header::RETRY_AFTER, seconds)], answer).into_response();
     }
     let proposal = match asked {
-        Ok(Json(JsonObject(asked))) => proposal(asked_by(asked, grant.as_deref()))
-            .and_then(|proposal| check_end(&proposal.act, wall()).map(|()| proposal)),
+        Ok(Json(JsonObject(asked))) => {
+            proposal(asked_by(asked, grant.as_deref())).and_then(|proposal| {
+                check_end(&proposal.act, wall())?;
+                check_domains(&proposal.act, shown.log.domain_key_id.as_deref())?;
+                Ok(proposal)
+            })
+        }
         Err(rejected) => {
             let status = match &rejected {
                 // axum has 422 for it, which here means that there is nothing to do.
@@ -165,9 +173,71 @@ fn check_end(act: &Act, now: Timestamp) -> Result<(), String> {
     }
 }
 
+/// Refuses to ban or to limit a domain that no agent uses, where domains are hashed under a key. Acts that undo
+/// something may name any: the log may have names from before the fleet had the key.
+fn check_domains(act: &Act, key_id: Option<&str>) -> Result<(), String> {
+    let Some(key_id) = key_id else {
+        return Ok(());
+    };
+    let rows = match act {
+        Act::Ban { domain, .. } => return check_domain(domain, key_id),
+        Act::Set(row) => std::slice::from_ref(row),
+        Act::SetMany(rows) => rows,
+        _ => return Ok(()),
+    };
+    let sets = |row: &&SetRow| row.rate.is_some() || row.hard.is_some() || row.limit.is_some();
+    let mut set = rows.iter().filter(sets);
+    set.try_for_each(|row| check_domain(&row.domain, key_id))
+}
+
+fn check_domain(domain: &str, key_id: &str) -> Result<(), String> {
+    match hashed_under(domain) == Some(key_id) {
+        true => Ok(()),
+        false => Err(format!(
+            "domain {domain:?}: agents use hashes under the domain key {key_id}, and this is none: expected --domain-key, \
+             which hashes it"
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn with_a_domain_key_only_its_hashes_are_banned_and_limited() {
+        let ours = format!("h~a1b2c3~{}", "0".repeat(32));
+        let theirs = format!("h~a1b2c4~{}", "0".repeat(32));
+        let row = |domain: &str, limit: Option<u64>| SetRow {
+            resource: "sandbox".into(),
+            domain: domain.into(),
+            rate: None,
+            hard: None,
+            limit,
+        };
+        let ban = |domain: &str| Act::Ban {
+            resource: None,
+            domain: domain.into(),
+            until: Timestamp::MAX,
+        };
+        let with = |act: &Act| check_domains(act, Some("a1b2c3"));
+        for wrong in ["mallory", "10.0.0.0/8", &theirs] {
+            let set = row(wrong, Some(1));
+            let many = Act::SetMany(vec![row(&ours, Some(1)), set.clone()]);
+            for act in [ban(wrong), Act::Set(set), many] {
+                let fault = with(&act).expect_err("no hash");
+                assert!(fault.contains("--domain-key"), "{fault}");
+                assert_eq!(check_domains(&act, None), Ok(()), "no key is configured");
+            }
+        }
+        let unban = Act::Unban {
+            resource: None,
+            domain: "mallory".into(),
+        };
+        for right in [ban(&ours), Act::Set(row("mallory", None)), unban] {
+            assert_eq!(with(&right), Ok(()), "{right:?}");
+        }
+    }
 
     #[test]
     fn a_ban_that_is_over_already_is_refused() {

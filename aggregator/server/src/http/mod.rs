@@ -137,6 +137,8 @@ pub struct LogAccess {
     pub properties: std::collections::BTreeMap<String, String>,
     /// The keys under which aggregators write records.
     pub keys: tollgate_shared::keyring::Keyring,
+    /// The id of the key under which domains are hashed; `None`: they have their names.
+    pub domain_key_id: Option<Box<str>>,
 }
 
 /// The routes.

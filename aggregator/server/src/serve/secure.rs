@@ -12,6 +12,7 @@ use super::watch::{Watch, warn_of_chain};
 use super::{Bound, host_name};
 use crate::ServeError;
 use crate::config::{Config, LogKind, TlsFiles};
+use crate::domains::Domains;
 use crate::http::Hosts;
 use crate::http::client::Client;
 use crate::record_keys;
@@ -31,6 +32,8 @@ pub(super) struct Secured {
     pub watch: Watch,
     /// The keys that sign aggregators' records.
     pub keys: Keyring,
+    /// The id of the key under which domains are hashed, if they are.
+    pub domain_key_id: Option<Box<str>>,
 }
 
 impl Secured {
@@ -43,6 +46,8 @@ impl Secured {
         let tokens = tokens.map(token_book).transpose().map_err(refused)?;
         let keys = config.security.key_file.as_deref();
         let keys = keys.map(record_keyring).transpose().map_err(refused)?;
+        let domains = config.domain_key_file.as_deref().map(domains).transpose();
+        let domains = domains.map_err(refused)?.unwrap_or_default();
         let handshakes = match &tls {
             None => None,
             Some(_) => Some(Arc::new(Handshakes::start().map_err(|source| {
@@ -76,6 +81,7 @@ impl Secured {
                 counters: Arc::<WatchCounters>::default(),
             },
             keys: keys.unwrap_or_default(),
+            domain_key_id: domains.key_id().map(Box::from),
         })
     }
 }
@@ -100,6 +106,10 @@ fn token_book(path: &Path) -> Result<Arc<TokenBook>, String> {
 
 fn record_keyring(path: &Path) -> Result<Keyring, String> {
     record_keys::read(path).map_err(|fault| format!("security.key_file: {fault}"))
+}
+
+fn domains(path: &Path) -> Result<Domains, String> {
+    Domains::read(path).map_err(|fault| format!("security.domain_key_file: {fault}"))
 }
 
 /// The client for other members: it shows this aggregator's certificate, and trusts the CA that it trusts for

@@ -152,11 +152,12 @@ fn open(
     let answers = answers.map_err(failed("link"))?;
     let queries = PendingQueries::new(events.clone());
     let others = Others::asked_by(secured.client);
+    let keys = (secured.keys.clone(), secured.domain_key_id);
     serve_http(
         config,
         (listeners.http, listeners.probe),
         secured.http,
-        log_view(config, partitions, bound, secured.keys.clone()),
+        log_view(config, partitions, bound, keys),
         (&queries, metrics, others.clone(), &counters.http),
     )?;
     let settings = settings(config, partitions, opened.start, bound, secured.keys);
@@ -339,7 +340,12 @@ fn warn_of_public_key(config: &Config, keys: &Keyring) {
     }
 }
 
-fn log_view(config: &Config, partitions: u32, bound: Bound, keys: Keyring) -> http::LogAccess {
+fn log_view(
+    config: &Config,
+    partitions: u32,
+    bound: Bound,
+    (keys, domain_key_id): (Keyring, Option<Box<str>>),
+) -> http::LogAccess {
     let kafka = config.log == LogKind::Kafka;
     let dir = &config.journal.dir;
     let view = LogView {
@@ -362,5 +368,6 @@ fn log_view(config: &Config, partitions: u32, bound: Bound, keys: Keyring) -> ht
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect(),
         keys: keys.trusting_missing(),
+        domain_key_id,
     }
 }
