@@ -37,11 +37,16 @@ pub fn host(text: &str) -> Option<Host> {
 }
 
 fn without_port(host: &str) -> Option<&str> {
-    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    // A port may be empty (RFC 3986, 3.2.3).
+    let is_port = |port: &str| port.is_empty() || port.parse::<u16>().is_ok();
     match host.rsplit_once(':') {
         // The last colon belongs to an address in brackets.
         Some((_, behind)) if behind.ends_with(']') => Some(host),
-        Some((name, port)) => is_port(port).then_some(name),
+        // Only an address in brackets has colons.
+        Some((name, port)) => {
+            let is_name = !name.contains(':') || name.ends_with(']');
+            (is_name && is_port(port)).then_some(name)
+        }
         None => Some(host),
     }
 }
@@ -58,6 +63,8 @@ mod tests {
             "[fe80::1]:7400",
             "LocalHost:7400",
             "localhost.",
+            "localhost:",
+            "[::1]:",
         ] {
             assert_eq!(host(own), Some(Host::Own), "{own}");
         }
