@@ -5,8 +5,8 @@
 //! a command that goes on for ever  asks whether it is to stop, completes its result, and ends with 0
 //! ```
 //!
-//! `hit`, `demo`, `serve` and `gateway` have handlers of their own. Under `nohup` a closed terminal ends nothing. What stays true: a command that a signal ends
-//! leaves no temporary file.
+//! `hit`, `demo`, `serve` and `gateway` have handlers of their own. Under `nohup` a closed terminal ends nothing. What
+//! stays true: a command that a signal ends leaves no temporary file.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,7 @@
 //! A text whose first lines are examined before it is read.
 //!
-//! Lines that are too long to be read are passed over: they show nothing about the others. What stays true: examining loses nothing; an error of the first read is reported when reading
-//! arrives there.
+//! Lines that are too long to be read are passed over: they show nothing about the others. What stays true: examining
+//! loses nothing; an error of the first read is reported when reading arrives there.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
