@@ -194,7 +194,7 @@ fn check_domain(domain: &str, key_id: &str) -> Result<(), String> {
     match hashed_under(domain) == Some(key_id) {
         true => Ok(()),
         false => Err(format!(
-            "domain {domain:?}: agents use hashes under the domain key {key_id}, and this is none: expected --domain-key, \
+            "domain {domain:?}: agents use hashes under the domain key {key_id}, and this is not one: expected --domain-key, \
              which hashes it"
         )),
     }
