@@ -178,8 +178,11 @@ fn an_interrupted_backtest_leaves_no_file() {
             .stdin(Stdio::piped())
             .spawn()
             .expect("it runs");
+        // To wait would close it, and the command would end by itself.
+        let input = child.stdin.take();
         signal_under_way(signal, dir.path(), &child);
         let ended = child.wait().expect("it ends");
+        drop(input);
         assert_eq!(ended.code(), Some(code), "{signal}");
         assert_eq!(names(dir.path()), before, "{signal}");
     }
