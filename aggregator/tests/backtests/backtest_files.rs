@@ -165,13 +165,26 @@ fn signal_under_way(signal: &str, dir: &Path, child: &Child) {
     assert!(sent.expect("kill runs").success());
 }
 
+/// The command, which a closed terminal ends also where these tests run under `nohup`.
+fn tollgate_that_hangs_up() -> std::process::Command {
+    let tollgate = tollgate();
+    let mut command = std::process::Command::new("env");
+    command
+        .arg("--default-signal=HUP")
+        .arg(tollgate.get_program());
+    for (name, _) in tollgate.get_envs() {
+        command.env_remove(name);
+    }
+    command
+}
+
 #[test]
 fn an_interrupted_backtest_leaves_no_file() {
     let dir = directory(&format!("{HEAD}[rate.api]\nrate = \"5/s\"\n"));
     let before = names(dir.path());
     for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         // It waits for its input.
-        let mut child = tollgate()
+        let mut child = tollgate_that_hangs_up()
             .current_dir(dir.path())
             .args(["backtest", "--limits", "limits.toml"])
             .args(["-o", "report", "--html", "page", "-"])
