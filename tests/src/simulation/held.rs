@@ -108,17 +108,27 @@ impl Ruled {
         audit.map_err(|fault| fault.to_string())
     }
 
-    /// The true time until which silent agents may not be missed, because ticks paused.
-    fn excused_until_us(&self) -> u64 {
+    /// The true time and the log time until which silent agents may not be missed, because ticks paused. Log time may
+    /// stand still meanwhile.
+    fn excused_until_us(&self) -> (u64, u64) {
         let mut ticks: Vec<_> = self.ticks.values().flatten().copied().collect();
         ticks.sort_unstable();
         let pauses = ticks.iter().zip(ticks.iter().skip(1));
         let pauses = pauses.map(|(before, after)| {
             let pause_us = after.2.saturating_sub(before.2);
             let excused_us = (2 * pause_us).min(EXCUSED_MAX_US);
-            (PAUSE_US < pause_us).then_some(after.1 + excused_us)
+            (PAUSE_US < pause_us).then_some((after.1 + excused_us, after.2 + excused_us))
         });
-        pauses.flatten().max().unwrap_or(0)
+        let ends = pauses.flatten();
+        ends.fold((0, 0), |most, end| (most.0.max(end.0), most.1.max(end.1)))
+    }
+
+    /// Whether silent agents must have been missed by now, although ticks paused.
+    fn excuses_nobody(&self, now_us: u64) -> bool {
+        let (until_us, until_log_us) = self.excused_until_us();
+        let ticks = self.ticks.values().flatten();
+        let log_us = ticks.map(|tick| tick.2).max().unwrap_or(0);
+        until_us + MISSED_WITHIN_US <= now_us && until_log_us + MISSED_WITHIN_US <= log_us
     }
 
     /// The copies of an epoch that count.
@@ -274,10 +284,8 @@ impl World {
         }
         let settled = self.plan.quiescence_us() + SETTLED_AFTER_US <= self.now_us
             && self.log_stood_us + MISSED_WITHIN_US <= self.now_us;
-        let missed = settled && {
-            let excused = self.watch.ruled.iter().map(Ruled::excused_until_us);
-            excused.max().unwrap_or(0) + MISSED_WITHIN_US <= self.now_us
-        };
+        let mut ruled = self.watch.ruled.iter();
+        let missed = settled && ruled.all(|ruled| ruled.excuses_nobody(self.now_us));
         self.look_after_the_dead(missed);
         if !settled || self.violation.is_some() {
             return;
