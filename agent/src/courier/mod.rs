@@ -103,9 +103,7 @@ pub(crate) struct Courier {
     last_id: u64,
     /// Whether to send again what is not answered. A carrier that does so by itself reports what it lost.
     answers_are_awaited: bool,
-    /// Whether an answer has removed a record since the last tick.
-    has_progressed: bool,
-    /// Since when records wait for the log, and it takes none.
+    /// Since when records wait for the log, and it takes none, as seen at each tick.
     stalled_since: Option<Mono>,
     /// Where the next search for something to send begins, so that no partition queue starves another.
     next_queue: u32,
@@ -125,7 +123,6 @@ impl Courier {
             by_id: HashMap::new(),
             last_id: 0,
             answers_are_awaited: true,
-            has_progressed: false,
             stalled_since: None,
             next_queue: 0,
             writer: Writer::new(),
@@ -260,7 +257,7 @@ impl Courier {
     /// The log has the record. A second acknowledgement changes nothing.
     pub(crate) fn acknowledged(&mut self, id: u64) {
         if let Some(done) = self.remove(id) {
-            self.has_progressed = true;
+            self.stalled_since = None;
             self.counts.batches_acknowledged += 1;
             self.counts.hits_acknowledged += done.payload.hits();
             if let Some(queue) = self.queues.get_mut(&done.payload.partition()) {
@@ -273,7 +270,7 @@ impl Courier {
     pub(crate) fn refused(&mut self, id: u64) -> bool {
         let done = self.remove(id);
         if let Some(done) = &done {
-            self.has_progressed = true;
+            self.stalled_since = None;
             self.counts.batches_refused += 1;
             self.count_lost(&done.payload);
         }
@@ -342,12 +339,10 @@ impl Courier {
         }
         self.queues
             .retain(|_, queue| 0 < queue.last_sequence || !queue.waiting.is_empty());
-        if std::mem::take(&mut self.has_progressed) || self.by_id.is_empty() {
-            self.stalled_since = None;
-        }
-        if !self.by_id.is_empty() {
-            self.stalled_since.get_or_insert(now);
-        }
+        self.stalled_since = match self.by_id.is_empty() {
+            true => None,
+            false => self.stalled_since.or(Some(now)),
+        };
     }
 
     /// For how long records have waited, and the log has taken none.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tollgate_engine::engine::DIGEST_FORM;
 use tollgate_limits::RULES;
-use tollgate_log::{LogEvent, Stream};
+use tollgate_log::{Chunks, LogEvent, Stream};
 use tollgate_server::core::event::Event;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Span;
@@ -149,6 +149,13 @@ fn only_comparable_state_digests_count_as_different() {
     assert_eq!(of(&StateDigest { offset, ..lie }, &ours), (0, 0));
 }
 
+/// The newest snapshot of each partition that was taken before an offset.
+fn snapshots_before(at: u64, world: &World) -> BTreeMap<u32, Vec<Chunks>> {
+    let before = { world.snapshots.iter() }.filter(|(_, upto, _)| *upto < at);
+    let of_each = before.map(|(partition, _, chunks)| (*partition, vec![chunks.clone()]));
+    of_each.collect()
+}
+
 #[test]
 fn a_restored_state_with_another_digest_is_given_up() {
     let first = first_of_group_a();
@@ -169,12 +176,7 @@ fn a_restored_state_with_another_digest_is_given_up() {
         0,
         RecordPen::new(&MacKey::UNPROTECTED, 0).state_digest(&lie),
     );
-    let mut snapshots = BTreeMap::new();
-    for (partition, upto, chunks) in &first.snapshots {
-        if *upto < at {
-            snapshots.insert(*partition, vec![chunks.clone()]);
-        }
-    }
+    let snapshots = snapshots_before(at, &first);
     assert!(
         snapshots.contains_key(&0) && snapshots.contains_key(&1),
         "taken before {at}"
@@ -228,12 +230,7 @@ fn a_restored_state_with_another_digest_is_given_up() {
 fn a_state_that_lacks_removed_records_is_compared_with_none() {
     let first = first_of_group_a();
     let (at, ..) = digests_of(&first.log, 0).pop().expect("one");
-    let mut snapshots = BTreeMap::new();
-    for (partition, upto, chunks) in &first.snapshots {
-        if *upto < at {
-            snapshots.insert(*partition, vec![chunks.clone()]);
-        }
-    }
+    let snapshots = snapshots_before(at, &first);
     let mut world = World::restored_in_group(first.log.clone(), 3, "a", snapshots);
     world.clock = first.clock;
     world.fate = Box::new(|_, _| Fate::Refused);
