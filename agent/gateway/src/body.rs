@@ -57,12 +57,6 @@ pub(crate) async fn body_of(
 
 /// Whether a body could not be read because of how it came, and not because it is too long.
 fn is_broken(error: &axum::Error) -> bool {
-    let mut source = error.source();
-    while let Some(error) = source {
-        if error.is::<hyper::Error>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+    std::iter::successors(error.source(), |&error| error.source())
+        .any(|error| error.is::<hyper::Error>())
 }

@@ -287,14 +287,8 @@ fn request_span(request: &Request<Body>) -> tracing::Span {
 
 /// Whether a body could not be read because of how it came, and not because it is too long.
 fn is_broken(error: &axum::Error) -> bool {
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        if error.is::<hyper::Error>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+    std::iter::successors(std::error::Error::source(error), |&error| error.source())
+        .any(|error| error.is::<hyper::Error>())
 }
 
 /// Whether a connection ended because its peer read nothing for too long.
