@@ -8,7 +8,8 @@
 //! ```
 //!
 //! An agent may never enter a denial because a later one of the same pair overtakes it; then the denial takes
-//! effect there only when the later one arrives. What stays true: the longest delay includes such denials; a denial
+//! effect there only when the later one arrives. A window may be full before the call that fills it in the log, if the
+//! log stands still and calls from before reach it later. What stays true: the longest delay includes such denials; a denial
 //! that an agent never entered adds none unless a later one arrived before its end.
 
 use std::collections::{BTreeMap, HashMap};
@@ -97,6 +98,29 @@ impl Delays {
     }
 }
 
+/// When a window was full in fact, given the call that filled it in the log: each agent's calls of the pair by the
+/// monotonic clock, in order, and how many of them the log had by then.
+///
+/// Calls that were made before and reach the log later count at their own instants, so that the window was full that
+/// many calls earlier.
+pub(super) fn full_at_ns<'a>(
+    filled_ns: u64,
+    agents: impl Iterator<Item = (&'a [u64], usize)>,
+) -> u64 {
+    let before = |(calls, in_log): (&'a [u64], usize)| {
+        let before = calls.partition_point(|at_ns| *at_ns <= filled_ns);
+        (&calls[..before], before.saturating_sub(in_log))
+    };
+    let agents: Vec<_> = agents.map(before).collect();
+    let missing: usize = agents.iter().map(|(_, missing)| missing).sum();
+    let newest = |(calls, _): &(&'a [u64], usize)| calls.len().saturating_sub(1 + missing);
+    let newest = agents.iter().flat_map(|of| &of.0[newest(of)..]);
+    let mut made: Vec<u64> = newest.copied().collect();
+    made.sort_unstable();
+    let full = made.len().saturating_sub(1 + missing);
+    made.get(full).copied().unwrap_or(filled_ns)
+}
+
 /// The longest time from a denial of one pair until one agent refused by it or by a later one.
 fn longest_us(denials: &[Filled], entered: &EnteredDenials) -> u64 {
     let (mut longest, mut next_ns) = (0, None::<u64>);
@@ -136,6 +160,18 @@ mod tests {
         };
         let entered: Vec<EnteredDenials> = entered.iter().map(of_agent).collect();
         delays.measure(&entered)
+    }
+
+    #[test]
+    fn calls_that_reach_the_log_late_fill_a_window_all_the_same() {
+        let (first, second) = ([10, 20, 30, 40], [15, 25, 35, 45]);
+        let full = |in_log| full_at_ns(35, [(&first[..], in_log), (&second[..], 3)].into_iter());
+        assert_eq!(full(3), 35, "all calls up to then are in the log");
+        // Two calls at 20 and 30 are not: the window was full with the one at 25.
+        assert_eq!(full(1), 25);
+        assert_eq!(full(0), 20);
+        let none = std::iter::empty();
+        assert_eq!(full_at_ns(35, none), 35);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tollgate_limits::Limits;
 use tollgate_model::InlineLimiter;
 use tollgate_model::log::EntryRuling;
 
-use super::delays::{Delays, EnteredDenials};
+use super::delays::{Delays, EnteredDenials, full_at_ns};
 use super::effect::{self, Logged};
 use super::figures::{Overshoot, Windows, overshoot, percentile};
 use super::player::{CallAnswer, PlayerLine};
@@ -219,7 +219,12 @@ impl<'a> Bench<'a> {
             else {
                 continue;
             };
-            let wall_us = self.wall_of(*filled_ns);
+            let of_pair = self.let_through.iter().filter_map(|through| {
+                let calls = through.get(&scope.resource)?.get(domain)?;
+                Some((calls.monotonic_ns.as_slice(), calls.logged.len()))
+            });
+            let filled_ns = full_at_ns(*filled_ns, of_pair);
+            let wall_us = self.wall_of(filled_ns);
             if self.observations.outage_us <= wall_us {
                 continue;
             }
@@ -229,7 +234,7 @@ impl<'a> Bench<'a> {
                 statement.position.entry,
             );
             let pair = (scope.resource.clone(), domain.clone());
-            let filled = (*filled_ns, wall_us);
+            let filled = (filled_ns, wall_us);
             self.delays.add(pair, place, filled, denial.end);
         }
     }

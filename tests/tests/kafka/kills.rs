@@ -82,6 +82,12 @@ struct Report {
 }
 
 impl Report {
+    /// Whether partitions moved more often than by the start of the fleet and its end. By chance, few kills may all be
+    /// over before they are missed.
+    fn has_moved(&self) -> bool {
+        PARTITIONS as usize * 2 < self.assigned
+    }
+
     fn note(&mut self, lines: &[String]) {
         let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
         self.assigned += count(" assigned");
@@ -138,7 +144,7 @@ pub fn kills_leave_the_state_of_an_uninterrupted_twin(_shared: &LocalKafka) {
 
     let (mut random, mut report) = (Random::of(seed, "kills", 0), Report::default());
     let between = KILLS_BETWEEN_RESTARTS.max(kills / KILLS_PARTS);
-    while report.kills < kills {
+    while report.kills < kills || (!report.has_moved() && report.kills < 4 * kills) {
         if (report.broker_restarts + 1) * between <= report.kills {
             broker.restart();
             report.broker_restarts += 1;
@@ -207,10 +213,7 @@ pub fn kills_leave_the_state_of_an_uninterrupted_twin(_shared: &LocalKafka) {
         0 < report.broker_restarts || kills <= KILLS_BETWEEN_RESTARTS,
         "the broker went, too"
     );
-    assert!(
-        PARTITIONS as usize * 2 < report.assigned,
-        "partitions moved"
-    );
+    assert!(report.has_moved(), "partitions moved");
 }
 
 /// Offers hits, duplicates, old batches, batches for the wrong partition and garbage until `done`. Returns how many
