@@ -32,7 +32,7 @@ use tollgate_shared::wire::amendment::{self, Act, Amendment};
 use tollgate_shared::wire::limits_document::{self, LimitsDocument};
 use tollgate_shared::wire::record::kind;
 use tollgate_shared::wire::set_rows::SetRow;
-use tollgate_shared::wire::{DecodeError, FieldFault};
+use tollgate_shared::wire::{DecodeError, FieldFault, Reader};
 
 pub use self::acts::in_one_line;
 use self::switches::Switches;
@@ -198,7 +198,13 @@ impl LimitsBook {
                 Err(error) => Err(error),
             },
             Some(other) if other & kind::SKIPPABLE != 0 => Ok(None),
-            Some(other) => Ok(Some(self.newer(offset, format!("record kind {other}")))),
+            Some(other) => {
+                // Of whatever is not a record at all, no build will know more.
+                let mut reader = Reader::of_message(bytes)?;
+                reader.byte("kind")?;
+                reader.array("record")?;
+                Ok(Some(self.newer(offset, format!("record kind {other}"))))
+            }
             None => LimitsDocument::decode(bytes).map(|_| None),
         }
     }

@@ -88,6 +88,18 @@ fn a_document_of_a_later_build_cannot_be_followed() {
     );
 }
 
+#[test]
+fn what_is_no_record_at_all_is_no_version() {
+    let mut book = LimitsBook::default();
+    let mut read = |bytes: &[u8]| book.read(1, Timestamp::ZERO, bytes);
+    for junk in [&b"{\"x\":1}"[..], b"junk", &[1, 34], &[1, 34, 0xc0], b""] {
+        assert!(read(junk).is_err(), "{junk:?}");
+    }
+    // A record of an unknown kind, which nobody may skip.
+    let newer = read(&[1, 34, 0x90]).expect("a record");
+    assert!(matches!(newer, Some(Entered::Newer { number: 1, .. })));
+}
+
 fn amendment(offset: u64, push: u128, expected: u64, act: Act) -> (u64, Timestamp, Vec<u8>) {
     let mut writer = tollgate_shared::wire::Writer::new();
     Amendment {
