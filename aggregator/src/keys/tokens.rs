@@ -162,10 +162,28 @@ pub fn revoke(dir: &Path, name: &str) -> Result<Vec<String>, Failure> {
         "{}: tokens.{name} is revoked; aggregators that follow this file close its connections within 2 s",
         path.display()
     )];
-    if std::fs::remove_file(&secret).is_ok() {
-        lines.push(format!("{}: removed", secret.display()));
+    match is_other_token(&secret, taken_out.as_ref()) {
+        true => lines.push(format!(
+            "{}: kept, it has another token by now",
+            secret.display()
+        )),
+        false if std::fs::remove_file(&secret).is_ok() => {
+            lines.push(format!("{}: removed", secret.display()));
+        }
+        false => {}
     }
     Ok(lines)
+}
+
+/// Whether a file has a token that this entry does not describe: it was replaced when the tokens were rotated.
+fn is_other_token(secret: &Path, entry: Option<&Item>) -> bool {
+    let Ok(token) = std::fs::read_to_string(secret) else {
+        return false;
+    };
+    let stated = entry
+        .and_then(|entry| entry.get("hash"))
+        .and_then(Item::as_str);
+    stated != Some(&*hash_of(token.trim().as_bytes()))
 }
 
 fn parsed(path: &Path, text: &str) -> Result<DocumentMut, Failure> {
@@ -254,4 +272,26 @@ pub fn listed(dir: &Path) -> Result<TokensView, Failure> {
         schema: "tollgate.tokens/1",
         tokens: views,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_has_another_token_by_now_is_kept() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("a.token");
+        for (stands_there, is_removed) in [("tg1_one\n", true), ("tg1_two\n", false)] {
+            let entry = format!(
+                "[tokens.a]\nhash = \"{}\"\nroles = [\"agent\"]\n",
+                hash_of(b"tg1_one")
+            );
+            std::fs::write(dir.path().join(FILE), entry).expect("written");
+            std::fs::write(&file, stands_there).expect("written");
+            let lines = revoke(dir.path(), "a").unwrap_or_else(|why| panic!("{why}"));
+            assert_eq!(file.exists(), !is_removed, "{lines:?}");
+            assert_eq!(lines.len(), 2, "{lines:?}");
+        }
+    }
 }
