@@ -37,14 +37,17 @@ use crate::head::Head;
 /// The header that lists the addresses for which a request was forwarded.
 const FORWARDED: &str = "x-forwarded-for";
 
-/// The value of a header field; no domain if it is absent, empty, or not visible text. A client that may write this
-/// header can call in any domain's name.
+/// The value of a header field, read as UTF-8 (with U+FFFD in place of other bytes), as gateways and the Python package
+/// read it; no domain if it is absent or empty. A client that may write this header can call in any domain's name.
 pub fn header(
     name: &'static str,
 ) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
     move |head: Head<'_>| {
-        let value = head.header(name)?.trim();
-        (!value.is_empty()).then_some(Cow::Borrowed(value))
+        let value = head.header_values(name).into_iter().next()?;
+        match String::from_utf8_lossy(value.trim_ascii()) {
+            value if value.is_empty() => None,
+            value => Some(value),
+        }
     }
 }
 

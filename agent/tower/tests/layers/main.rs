@@ -193,6 +193,36 @@ async fn older_headers_are_sent_on_request() {
     assert_eq!(older(&answer), ["1", "0", "(none)"]);
 }
 
+#[tokio::test]
+async fn a_tenant_whose_name_is_not_ascii_is_limited_too() {
+    let kit = TestAgent::new();
+    kit.deny("api.search", "Z\u{fc}rich", Duration::from_secs(60));
+    kit.deny("api.search", "\u{fffd}", Duration::from_secs(60));
+    let layer = by_tenant(&kit);
+    for (sent, status) in [
+        ("Z\u{fc}rich".as_bytes(), 429),
+        (b"\xfc", 429),
+        (" \u{fc}ber ".as_bytes(), 200),
+        (b" ", 200),
+    ] {
+        let value = http::HeaderValue::from_bytes(sent).expect("a value");
+        let mut request = request("acme");
+        request.headers_mut().insert("x-tenant", value);
+        assert_eq!(
+            ask(&layer, empty(request)).await.status(),
+            status,
+            "{sent:?}"
+        );
+    }
+    let recorded = kit.recorded();
+    let domains: Vec<&str> = recorded.iter().map(|hit| &*hit.domain).collect();
+    assert_eq!(
+        domains,
+        ["\u{fc}ber"],
+        "without a domain nothing is recorded"
+    );
+}
+
 /// A body of two parts, the second of which only arrives when it is polled for.
 fn parts() -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
     let parts = [Bytes::from("one"), Bytes::from("two")];
