@@ -101,7 +101,10 @@ def test_asgi_middleware_holds_copies_to_the_end(aggregator):
     async def app(scope, receive, send):
         held.append(exports.held("acme"))
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"done"})
+        await send({"type": "http.response.body", "body": b"one", "more_body": True})
+        held.append(exports.held("acme"))
+        await send({"type": "http.response.body", "body": b"two"})
+        # A background task, after the response.
         held.append(exports.held("acme"))
 
     middleware = tollgate.asgi.HoldMiddleware(app, exports, tollgate.asgi.header("x-tenant"))
@@ -112,7 +115,7 @@ def test_asgi_middleware_holds_copies_to_the_end(aggregator):
 
     scope = {"type": "http", "headers": [(b"x-tenant", b"acme")]}
     asyncio.run(middleware(scope, None, send))
-    assert held == [1, 1] and exports.held("acme") == 0
+    assert held == [1, 1, 0] and exports.held("acme") == 0
     keep = [exports.reserve("acme"), exports.reserve("acme")]
     end = time.monotonic() + 10
     # Until the aggregators announce that all copies are in use.
@@ -120,7 +123,7 @@ def test_asgi_middleware_holds_copies_to_the_end(aggregator):
         assert time.monotonic() < end
     sent.clear()
     asyncio.run(middleware(scope, None, send))
-    assert sent[0]["status"] == 429 and len(held) == 2 and all(keep)
+    assert sent[0]["status"] == 429 and len(held) == 3 and all(keep)
     asyncio.run(middleware({"type": "http", "headers": []}, None, send))
     assert middleware.undecided == 1
 
@@ -205,6 +208,26 @@ def test_a_mistake_of_the_service_lets_requests_through_and_is_logged_once(aggre
         assert limits.misused == 2
     assert len(served) == 4
     assert len([line for line in caplog.records if "let through without a limit" in line.getMessage()]) == 4
+
+
+def test_a_domain_or_cost_of_the_wrong_type_is_a_mistake_of_the_service():
+    import asyncio
+
+    agent = tollgate.Agent(["127.0.0.1:1"])
+    rate, copies = agent.rate("api.search"), agent.copies("api.exports")
+    served = []
+
+    async def app(scope, receive, send):
+        served.append(scope)
+
+    for key, cost in [(7, 1), (b"acme", 1), ("acme", 1.5), ("acme", "2"), ("acme", -1), ("acme", 1 << 80)]:
+        for limits in (
+            tollgate.asgi.LimitMiddleware(app, rate, lambda scope: key, cost=lambda scope: cost),
+            tollgate.asgi.HoldMiddleware(app, copies, lambda scope: key, cost=lambda scope: cost),
+        ):
+            asyncio.run(limits({"type": "http", "headers": []}, None, None))
+            assert limits.misused == 1, (key, cost)
+    assert len(served) == 12
 
 
 def test_a_refused_head_has_no_body(aggregator):

@@ -62,7 +62,7 @@ class _Middleware:
         """The answer to a call; None if the service made a mistake, which is not the client's."""
         try:
             return call(*subject)
-        except ValueError as error:
+        except (OverflowError, TypeError, ValueError) as error:
             self.misused += 1
             if self.misused == 1:
                 _log.error("requests are let through without a limit, since calls are invalid: %s", error)
@@ -112,7 +112,15 @@ class HoldMiddleware(_Middleware):
         hold = self._asked(self.copies.reserve, subject)
         if hold is None:
             return await self.app(scope, receive, send)
+
+        async def send_held(message):
+            await send(message)
+            # What the service does after its response, background tasks for example, holds nothing.
+            is_body = message["type"] == "http.response.body" and not message.get("more_body")
+            if is_body or message["type"] == "http.response.pathsend":
+                hold.release()
+
         with hold:
             if not hold:
                 return await _refuse(send, hold)
-            return await self.app(scope, receive, send)
+            return await self.app(scope, receive, send_held)

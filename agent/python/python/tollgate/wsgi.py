@@ -61,7 +61,7 @@ class _Middleware:
         """The answer to a call; None if the service made a mistake, which is not the client's."""
         try:
             return call(*subject)
-        except ValueError as error:
+        except (OverflowError, TypeError, ValueError) as error:
             self.misused += 1
             if self.misused == 1:
                 _log.error("requests are let through without a limit, since calls are invalid: %s", error)
