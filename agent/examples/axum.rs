@@ -16,6 +16,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tollgate_agent::{Agent, Denied, Rate};
 
 #[derive(Clone)]
@@ -39,11 +40,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     // Fails on bad settings, never on the network.
     let agent = Agent::from_env()?;
-    // Optional: start with the deny list, if it arrives soon.
-    agent.ready(Duration::from_millis(500)).await;
     let app = App {
         search: agent.rate("api.search"),
     };
+    // Optional: start with the limits and denials of these handles, if they arrive soon.
+    agent.ready(Duration::from_millis(500)).await;
     let routes = Router::new().route("/search", get(search)).with_state(app);
     let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
@@ -55,9 +56,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// Waits for SIGINT, or for SIGTERM, by which systemd and Kubernetes end a service.
 async fn stop_signal() {
     // If signals cannot be caught, the service ends like any process.
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        Ok(()) = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
     }
 }
