@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 #[cfg(feature = "metrics")]
 use std::time::Instant;
 
@@ -19,6 +20,7 @@ use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal};
 #[cfg(feature = "kafka")]
 use super::AppendOutcome;
 use super::DriverEvent;
+use super::blindness::{BlindNews, Blindness};
 use crate::batch::calls::CallBatch;
 use crate::clock::Mono;
 use crate::courier::{Courier, CourierCounts, Outgoing};
@@ -32,6 +34,9 @@ use crate::stats::Counters;
 /// How long the log may take nothing by the carrying aggregator, while another one is there. An aggregator that is cut
 /// off from the log answers "not now", or nothing, and goes on serving its agents.
 const STALLED: Span = Span::from_secs(2);
+
+/// How often the agent says so: while the log itself is gone, it asks one after the other.
+const STALLS_EVERY: Duration = Duration::from_secs(60);
 
 /// What the driver needs of its sockets. No function waits.
 pub(crate) trait Transport {
@@ -83,6 +88,7 @@ pub(crate) struct Driver<W> {
     reported: CourierCounts,
     refusals: LogLines,
     stalls: LogLines,
+    blindness: Blindness,
     #[cfg(feature = "metrics")]
     metrics_reported: Option<Instant>,
     writer: Writer,
@@ -107,7 +113,8 @@ impl<W: Transport> Driver<W> {
             joined: 0,
             reported: CourierCounts::default(),
             refusals: LogLines::default(),
-            stalls: LogLines::default(),
+            stalls: LogLines::once_in(STALLS_EVERY),
+            blindness: Blindness::default(),
             #[cfg(feature = "metrics")]
             metrics_reported: None,
             writer: Writer::new(),
@@ -242,8 +249,21 @@ impl<W: Transport> Driver<W> {
         self.listener.tick(now);
         self.courier.tick(now);
         self.carry_by_another(now);
+        self.say_if_blind(now);
         #[cfg(feature = "metrics")]
         self.report_metrics();
+    }
+
+    fn say_if_blind(&mut self, now: Mono) {
+        match self.blindness.look(self.shared.liveness.blind_since(), now) {
+            Some(BlindNews::Blind(blind_for)) => tracing::warn!(
+                %blind_for,
+                "no aggregator rules, as far as this agent has heard: its calls pass, unless the limits that it knows state \
+                 otherwise (`blind`)"
+            ),
+            Some(BlindNews::Over) => tracing::info!("aggregators rule all partitions again"),
+            None => {}
+        }
     }
 
     #[cfg(feature = "metrics")]

@@ -3,6 +3,7 @@
 //! One thread with a runtime of its own, so that an agent works in a service without one.
 
 mod backoff;
+mod blindness;
 mod credentials;
 mod driver;
 mod feed;
