@@ -70,8 +70,12 @@ impl StateDigests {
     }
 
     /// From now on the state is that of a log without some records.
-    pub fn lack_records(&mut self) {
+    pub fn lack_records(&mut self, partition: u32) {
         self.lacks_records = true;
+        tracing::warn!(
+            partition,
+            "the state is compared with no other aggregator's until it is restored from a snapshot"
+        );
     }
 
     /// The state is that of a snapshot.
