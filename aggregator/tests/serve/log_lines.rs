@@ -106,3 +106,23 @@ fn a_bad_limits_file_at_a_restart_names_no_version_zero() {
         "{unused}"
     );
 }
+
+#[test]
+fn what_a_version_forgets_is_not_logged_again_at_a_restart() {
+    let dir = directory(LIMITS);
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    let shorter = LIMITS.replace("5/m", "5/s");
+    std::fs::write(dir.path().join("limits.toml"), shorter).unwrap();
+    served.signal("HUP");
+    let forgets = "forgets what was used of window";
+    served.line_with(forgets);
+    served.signal("TERM");
+    served.await_end();
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    ask_as_a_stranger(&served);
+    line(&mut served, "elsewhere.example");
+    let again = served.log_lines.iter().find(|line| line.contains(forgets));
+    assert_eq!(again, None);
+}

@@ -130,7 +130,10 @@ impl LimitsState {
             .book
             .read(record.offset, record.appended, &record.bytes)?;
         if let Some(entered) = &entered {
-            log_resets(before.as_deref(), entered, pairs);
+            // What existed at the start was logged when it was entered.
+            if self.caught_up {
+                log_resets(before.as_deref(), entered, pairs);
+            }
             self.note_news(before.as_ref());
         }
         Ok(entered)
