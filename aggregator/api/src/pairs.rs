@@ -20,6 +20,9 @@ pub struct PairView {
     pub partition: u32,
     /// Whether its resource has limits on rates.
     pub configured: bool,
+    /// Whether its resource has limits on copies, of which a pair has no state.
+    #[serde(default)]
+    pub limited_by_copies: bool,
     /// Whether the engine knows the pair: it was hit not long ago.
     pub known: bool,
     /// The limits version in force in its partition; 0: none.

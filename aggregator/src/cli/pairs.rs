@@ -24,7 +24,7 @@ use tollgate_shared::time::Span;
 use super::Global;
 use super::denials::span;
 use super::limits_candidates::instant;
-use super::operator::{self, Spoken, domain_on, ended, get, limits_in_force, name};
+use super::operator::{self, Spoken, domain_on, ended, get, name};
 use super::output::{Format, Output};
 use super::top;
 use crate::exit::{Exit, Failure};
@@ -78,28 +78,27 @@ pub fn run(global: &Global, args: &PairsArgs) -> Result<Exit, Failure> {
     ];
     let answer: Value = get(url, "/v1/pairs", &query)?;
     let pair = PairView::deserialize(&answer).map_err(|error| Failure::Data(error.to_string()))?;
-    let of_copies = !pair.configured && limits_in_force(url)?.copies(resource).is_some();
     if pair.partitions_missing.is_empty() {
         let mut output = global.open_output()?;
         match global.format {
             Format::Json => output.json(&answer)?,
-            Format::Text => print(&pair, of_copies, &mut output)?,
+            Format::Text => print(&pair, &mut output)?,
         }
         output.finish()?;
     }
     Ok(ended(&pair.partitions_missing))
 }
 
-fn print(pair: &PairView, of_copies: bool, output: &mut Output) -> Result<(), Failure> {
-    let rows: Vec<[String; 2]> = lines(pair, of_copies)
+fn print(pair: &PairView, output: &mut Output) -> Result<(), Failure> {
+    let rows: Vec<[String; 2]> = lines(pair)
         .into_iter()
         .map(|(what, text)| [what, text])
         .collect();
     output.columns(&rows)
 }
 
-/// The lines about a pair; `of_copies`: its resource is limited by copies, of which a pair has no state.
-fn lines(pair: &PairView, of_copies: bool) -> Vec<(String, String)> {
+/// The lines about a pair.
+fn lines(pair: &PairView) -> Vec<(String, String)> {
     let PairView {
         resource,
         domain,
@@ -107,6 +106,7 @@ fn lines(pair: &PairView, of_copies: bool) -> Vec<(String, String)> {
         version,
         ..
     } = pair;
+    let of_copies = pair.limited_by_copies && !pair.configured;
     let head = format!("partition {partition}, limits version {version}");
     let mut lines = vec![(format!("{resource} {domain}"), head)];
     let mut line = |what: &str, text: String| lines.push((what.to_owned(), text));
@@ -166,7 +166,7 @@ mod tests {
 
     fn text(view: Value) -> String {
         let pair = PairView::deserialize(&view).expect("a pair");
-        let lines = lines(&pair, false).into_iter();
+        let lines = lines(&pair).into_iter();
         lines
             .map(|(what, text)| format!("{what}: {text}\n"))
             .collect()
@@ -176,10 +176,10 @@ mod tests {
     fn a_pair_of_copies_is_shown_by_its_denial() {
         let pair = serde_json::json!({
             "schema": "tollgate.pair/1", "resource": "sandbox", "domain": "d", "partition": 3, "configured": false,
-            "known": false, "version": 18, "state": null, "denial": null, "partitions_missing": [],
+            "limited_by_copies": true, "known": false, "version": 18, "state": null, "denial": null, "partitions_missing": [],
         });
         let pair = PairView::deserialize(&pair).expect("a pair");
-        let shown: Vec<String> = { lines(&pair, true).into_iter() }
+        let shown: Vec<String> = { lines(&pair).into_iter() }
             .map(|(what, text)| format!("{what}: {text}"))
             .collect();
         let expected = [

@@ -127,6 +127,8 @@ fn a_viewer_looks_at_resources_of_its_namespaces() {
         (&["top", "--resource", "web.page"], 0),
         (&["holds", "--resource", "api.search"], 77),
         (&["pairs", "show", "api.search", "acme"], 77),
+        // Of a resource that no rate limits, nothing else is asked.
+        (&["pairs", "show", "web.page", "acme"], 0),
         (&["explain", "api.search", "acme"], 77),
     ] {
         let (code, _, stderr) = fleet.command(Some("lookout"), &[args, &["--url", &url]].concat());

@@ -260,6 +260,7 @@ impl Views<'_> {
         // For an address, the network as which the resource limits it is looked up.
         let latest = self.limits.book.latest();
         let rate = latest.and_then(|version| version.limits.rate(resource));
+        let copies = latest.and_then(|version| version.limits.copies(resource));
         let limited = rate.and_then(|rate| rate.limited_as(domain).ok());
         let domain = limited.as_deref().unwrap_or(domain);
         // A resource's own pair, under its global limit, is ruled in the partition that gets its totals.
@@ -276,6 +277,7 @@ impl Views<'_> {
             domain: domain.into(),
             partition: index,
             configured: rate.is_some(),
+            limited_by_copies: copies.is_some(),
             known: state.is_some(),
             version: partition.map_or(0, |p| p.ruler.version()),
             state,

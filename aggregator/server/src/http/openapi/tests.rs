@@ -242,6 +242,7 @@ fn pairs_are_as_described() {
             domain: "acme".into(),
             partition: 3,
             configured: true,
+            limited_by_copies: false,
             known: true,
             version: 1,
             state: Some(state),
