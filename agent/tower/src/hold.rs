@@ -26,6 +26,12 @@ use crate::subject::{Subject, Undecided};
 /// upgraded connection outlives its response: the service keeps a clone of [`HeldCopies`] as long as the connection
 /// lasts.
 ///
+/// The layer waits for nothing, so it is not for strict resources (`reserve = "strict"` in the limits), whose copies
+/// are used once the aggregators have granted them: [`Copies::reserve_confirmed`] in the handler. As soon as the agent
+/// knows that the resource is strict, the layer answers every call with 500, without `Retry-After`, as a
+/// [`LimitLayer`](crate::LimitLayer) does for a resource that is limited by copies. So take the layer out before the
+/// limits make a resource strict.
+///
 /// ```
 /// # use tollgate_agent::testing::TestAgent;
 /// # let kit = TestAgent::new();

@@ -15,9 +15,11 @@
 //!
 //! A refused call never reaches the service. The layer answers it with 429 (or 503, 500: [`HttpAnswer`]),
 //! `Retry-After`, `RateLimit`, `RateLimit-Policy`, `x-tollgate-code` and a problem in JSON; a gRPC call (by its
-//! content type) with HTTP 200, `grpc-status: 8` (RESOURCE_EXHAUSTED) and `grpc-retry-pushback-ms`. A call without a
-//! domain is let through and counted ([`Undecided`]); [`LimitLayer::or_domain`] sets a domain for such calls. Nothing
-//! waits, and a call that is let through costs no allocation here.
+//! content type) with HTTP 200, `grpc-status: 8` (RESOURCE_EXHAUSTED) and `grpc-retry-pushback-ms`. The answer 500
+//! means that the layer does not fit the limits: a [`LimitLayer`] of a resource that is limited by copies, a [`HoldLayer`]
+//! of one that is limited by rate, or whose copies are strict. A call without a domain is let through and counted
+//! ([`Undecided`]); [`LimitLayer::or_domain`] sets a domain for such calls. Nothing waits, and a call that is let
+//! through costs no allocation here.
 //!
 //! [`HttpAnswer`]: tollgate_agent::HttpAnswer
 

@@ -201,9 +201,9 @@ async fn a_tenant_whose_name_is_not_ascii_is_limited_too() {
     let layer = by_tenant(&kit);
     for (sent, status) in [
         ("Z\u{fc}rich".as_bytes(), 429),
-        (b"\xfc", 429),
+        (&b"\xfc"[..], 429),
         (" \u{fc}ber ".as_bytes(), 200),
-        (b" ", 200),
+        (&b" "[..], 200),
     ] {
         let value = http::HeaderValue::from_bytes(sent).expect("a value");
         let mut request = request("acme");
@@ -221,6 +221,32 @@ async fn a_tenant_whose_name_is_not_ascii_is_limited_too() {
         ["\u{fc}ber"],
         "without a domain nothing is recorded"
     );
+}
+
+/// The service's mistake: no limit is reached, and waiting does not help.
+#[tokio::test]
+async fn a_layer_of_another_kind_than_its_resource_answers_500() {
+    let kit = TestAgent::new();
+    kit.strict("api.licences");
+    kit.limited_by_copies("api.search");
+    kit.most_at_once("api.exports", 5);
+    let at_a_time = |resource| {
+        let layer = HoldLayer::new(kit.agent().copies(resource), key::header("x-tenant"));
+        layer
+            .layer(service_fn(found))
+            .oneshot(empty(request("acme")))
+    };
+    let often = by_tenant(&kit).layer(service_fn(found));
+    for answer in [
+        at_a_time("api.licences").await,
+        at_a_time("api.exports").await,
+        often.oneshot(empty(request("acme"))).await,
+    ] {
+        let answer = answer.expect("never fails");
+        assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(text(answer.headers(), "retry-after"), "(none)");
+    }
+    assert_eq!(kit.held(), []);
 }
 
 /// A body of two parts, the second of which only arrives when it is polled for.
