@@ -42,6 +42,8 @@ const INTERNAL_SERVER_ERROR: u16 = 500;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpAnswer {
     status: u16,
+    /// The status that the refusal has by itself. It determines the problem's type, whatever status is sent instead.
+    reason: u16,
     headers: Headers,
     code: Option<Code>,
     detail: String,
@@ -51,6 +53,7 @@ impl HttpAnswer {
     fn new(status: u16, detail: String) -> Self {
         Self {
             status,
+            reason: status,
             headers: Headers::default(),
             code: None,
             detail,
@@ -59,7 +62,7 @@ impl HttpAnswer {
 
     /// The same response with another status in place of 429, and of 503 if the agent is blind and the resource is
     /// then closed. Some web servers accept only certain statuses from an authorization service, and let requests
-    /// through on others.
+    /// through on others. Type and text of the problem stay those of the refusal.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -170,7 +173,7 @@ impl HttpAnswer {
     /// assert!(body.starts_with('{') && body.contains("429"));
     /// ```
     pub fn body(&self) -> String {
-        let (kind, title) = match self.status {
+        let (kind, title) = match self.reason {
             SERVICE_UNAVAILABLE => (
                 "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
                 "Request cannot be satisfied due to temporary server capacity constraints",
@@ -290,7 +293,10 @@ mod tests {
         }
         assert!(!of(Cause::Hard).body().contains("violated-policies"));
         assert_eq!(of(Cause::Hard).denied_as(403).status(), 403);
-        assert_eq!(of(Cause::Blind).denied_as(403).status(), 403);
+        let blind = of(Cause::Blind).denied_as(403);
+        assert_eq!(blind.status(), 403);
+        let body = blind.body();
+        assert!(body.contains("temporary-reduced-capacity") && body.contains("\"status\":403"));
         assert_eq!(of(Cause::Hard).retry_after_secs(), Some(2));
         assert_eq!(TooMany::new(7).http().retry_after_secs(), None);
     }

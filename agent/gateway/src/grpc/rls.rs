@@ -29,6 +29,10 @@ use super::decision::{Deciding, Decision, Status};
 use super::holds::{ConnectionId, EnvoyHolds};
 use crate::state::{Settings, Shared};
 
+/// The status with which Envoy answers a refused request, unless its `rate_limited_status` is another one. The answer
+/// of this service has no status for it.
+const STATUS_OF_ENVOY: u16 = 429;
+
 /// The most descriptors of one request. Envoy sends one for each rate limit of a route.
 const DESCRIPTORS_MAX: usize = 256;
 
@@ -78,7 +82,8 @@ impl Rls {
         let mut decision = deciding.decide(&read);
         decision.headers = self.settings.shown(decision.headers);
         let refusal = decision.refusal.take();
-        decision.refusal = refusal.map(|answer| self.settings.told_refused(answer));
+        let answered = |answer| self.settings.told_refused(answer);
+        decision.refusal = refusal.map(|answer| answered(answer).denied_as(STATUS_OF_ENVOY));
         Ok(Response::new(respond(&decision)))
     }
 }

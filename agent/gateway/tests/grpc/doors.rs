@@ -1,4 +1,5 @@
-//! Tests of gRPC services beside rate limits: Kuadrant's methods, external authorization, health.
+//! Tests of gRPC services beside rate limits: Kuadrant's methods, external authorization, health; and of what a blind
+//! gateway tells Envoy.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use envoy_types::pb::envoy::service::auth::v3::check_response::HttpResponse;
 use envoy_types::pb::envoy::service::auth::v3::{AttributeContext, CheckRequest, CheckResponse};
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
-use tollgate_agent::testing::Outcome;
+use tollgate_agent::testing::{Outcome, WhenBlind};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_reflection::pb::v1::ServerReflectionRequest;
@@ -55,6 +56,22 @@ async fn kuadrant_checks_without_counting_and_reports_without_asking() {
         .map(|one| one.outcome)
         .collect();
     assert_eq!(recorded, [Outcome::Charge { copies: 7 }]);
+    running.end().await;
+}
+
+/// Envoy sends the body with 429, and does not ask for a status.
+#[tokio::test]
+async fn a_blind_refusal_has_the_status_with_which_envoy_sends_it() {
+    let running = Running::start().await;
+    running.kit.when_blind("api.search", WhenBlind::Closed);
+    running.kit.go_blind();
+    let refused = running
+        .ask("edge", &[named("api.search", "acme", None)])
+        .await;
+    assert_eq!(refused.overall_code, Code::OverLimit as i32);
+    let body = String::from_utf8(refused.raw_body).expect("a text");
+    assert!(body.contains(r#""status":429"#), "{body}");
+    assert!(body.contains("temporary-reduced-capacity"), "{body}");
     running.end().await;
 }
 
