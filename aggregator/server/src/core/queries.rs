@@ -373,6 +373,7 @@ impl Views<'_> {
                 Timestamp::ZERO => 0,
                 appended => now.wall.since(appended).as_micros(),
             }),
+            log_ahead_us: self.most_of_ours(|p| p.position.appended.since(now.wall).as_micros()),
             snapshot_took_us: self.most_of_ours(|p| p.snapshots.took().as_micros()),
             snapshot_age_us: match self.settings.snapshots {
                 Some(_) => self.most_of_ours(|p| p.snapshots.age(now.clock).as_micros()),

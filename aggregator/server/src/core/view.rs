@@ -210,6 +210,8 @@ pub struct Gauges {
     pub log_up: u64,
     /// How far the last ruled record of a partition is behind the wall clock: the greatest of own partitions.
     pub log_lag_us: u64,
+    /// How far it is ahead of the wall clock: the greatest of own partitions.
+    pub log_ahead_us: u64,
     /// The age of the newest snapshot of a partition that has ruled hits since: the greatest of own partitions; 0
     /// where no snapshots are taken.
     pub snapshot_age_us: u64,

@@ -255,6 +255,11 @@ impl Metrics {
                 gauges.log_lag_us,
             ),
             (
+                "tollgate_log_ahead_seconds",
+                "How far the last ruled record of a partition lies after now, by the clock of this machine; the greatest.",
+                gauges.log_ahead_us,
+            ),
+            (
                 "tollgate_snapshot_age_seconds",
                 "How old the newest snapshot of a partition is that has ruled hits since; the greatest.",
                 gauges.snapshot_age_us,

@@ -112,6 +112,20 @@ fn a_version_pushed_during_an_activation_rules_everywhere() {
     assert_eq!(versions, vec![digests.limits_version; PARTITIONS as usize]);
 }
 
+#[test]
+fn log_time_that_is_ahead_of_the_clock_is_measured() {
+    let mut first = World::new(LIMITS);
+    first.run_for(Span::from_secs(60));
+    assert_eq!(first.gauges().log_ahead_us, 0);
+    // The next one begins an hour after the clock's start, as the first did: the clock was set back meanwhile.
+    let mut second = World::on(first.log, 1);
+    second.fate = Box::new(|_, _| Fate::Refused);
+    second.settle();
+    let gauges = second.gauges();
+    assert_eq!(gauges.log_lag_us, 0);
+    assert!(59_000_000 < gauges.log_ahead_us, "{gauges:?}");
+}
+
 /// A heartbeat of the feed.
 struct Heartbeat {
     sent: Span,
