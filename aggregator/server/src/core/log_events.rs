@@ -52,6 +52,7 @@ impl Core {
             }
             LogEvent::Up => {
                 if self.log_down.take().is_some() {
+                    self.log_up_since = Some(now.clock);
                     tracing::info!("the log accepts records again");
                 }
             }

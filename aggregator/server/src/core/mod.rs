@@ -93,6 +93,8 @@ pub struct Core {
     forged: LineInterval,
     membership: assignment::Membership,
     log_down: Option<String>,
+    /// When the log took records again for the last time; `None`: it always did.
+    log_up_since: Option<Span>,
     /// Whether partitions are followed: they are once the limits have been read.
     following_hits: bool,
     /// Whether the limits that were found or given at the start rule every partition.
@@ -128,6 +130,7 @@ impl Core {
             forged: LineInterval::new(Span::from_secs(1)),
             membership: assignment::Membership::default(),
             log_down: None,
+            log_up_since: None,
             following_hits: false,
             started: false,
             totals_not_before: Span::ZERO,
@@ -365,6 +368,7 @@ impl Core {
             clocks: &self.clocks,
             tally: &self.env.out.tally,
             log_down: self.log_down.as_deref(),
+            log_up_since: self.log_up_since,
             started: self.started,
         }
     }

@@ -63,6 +63,8 @@ pub(super) struct Views<'a> {
     pub clocks: &'a Clocks,
     pub tally: &'a Tally,
     pub log_down: Option<&'a str>,
+    /// When the log took records again for the last time; `None`: it always did.
+    pub log_up_since: Option<Span>,
     /// Whether the limits that were found or given at the start rule every partition.
     pub started: bool,
 }
@@ -110,7 +112,10 @@ impl Views<'_> {
         if self.membership.shared && !self.membership.joined {
             why.push("partitions have not been assigned yet".to_owned());
         }
-        why.extend(self.partitions.iter().filter_map(|p| p.why_not_ready()));
+        why.extend(self.partitions.iter().filter_map(|p| {
+            p.why_not_ready()
+                .or_else(|| p.why_not_ready_since(self.log_up_since?))
+        }));
         if let Some(last) = self.membership.surplus.last() {
             why.push(format!(
                 "the topic of hits has at least {} partitions, expected {}: records of agents beyond that are not ruled",

@@ -126,6 +126,29 @@ fn log_time_that_is_ahead_of_the_clock_is_measured() {
     assert!(59_000_000 < gauges.log_ahead_us, "{gauges:?}");
 }
 
+#[test]
+fn after_an_outage_it_is_ready_once_the_log_delivers() {
+    let mut world = World::new(LIMITS);
+    // Ticks are sent at whole quarters of a second.
+    world.run_for(Span::from_millis(10));
+    let why = "no broker".to_owned();
+    world.step(Event::Log(LogEvent::Down { why }));
+    assert_eq!(
+        world.why_not_ready(),
+        ["the log accepts nothing: no broker"]
+    );
+    // The log takes records, and delivers none yet.
+    world.held = vec![Stream::Hits];
+    world.step(Event::Log(LogEvent::Up));
+    world.run_for(Span::from_secs(2));
+    let why = world.why_not_ready();
+    assert_eq!(why.len(), PARTITIONS as usize, "{why:?}");
+    assert!(why[1].starts_with("partition 1: waits for its first tick since"));
+    world.held.clear();
+    world.run_for(Span::from_secs(1));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+}
+
 /// A heartbeat of the feed.
 struct Heartbeat {
     sent: Span,

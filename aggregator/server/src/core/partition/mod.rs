@@ -359,6 +359,14 @@ impl Partition {
             Stage::Stopped { why } => Some(format!("partition {index}: stopped: {why}")),
         }
     }
+
+    /// The same for a partition that was ready before the log was gone, until `up`: a log that takes records may not
+    /// deliver any yet, and nothing is ruled until it does.
+    pub fn why_not_ready_since(&self, up: Span) -> Option<String> {
+        let is_ruled = self.ticks.newest.is_some_and(|(_, sent)| up <= sent);
+        let text = "waits for its first tick since the log accepts records again";
+        (self.is_ours() && !is_ruled).then(|| format!("partition {}: {text}", self.index))
+    }
 }
 
 #[cfg(test)]
