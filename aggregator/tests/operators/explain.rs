@@ -2,6 +2,7 @@
 //! the same result from the journal, from an export, and by HTTP.
 
 mod counted;
+mod older;
 
 use std::path::Path;
 

@@ -9,7 +9,7 @@ use tollgate_shared::wire::statement::{Cause, Denial, StatementKind};
 use super::follow::{FollowUntil, PairFollow};
 use super::history::{EntryFate, ExplainedEntry, PairStatement, denial_of};
 use super::view::{CallView, DenialView, Explanation, StatementView, VersionView};
-use super::{AskedPair, ExplainError, counts, open, recorded_at, refused, sentences};
+use super::{AskedPair, ExplainError, counts, older, open, recorded_at, refused, sentences};
 use crate::range::Utc;
 use crate::source::Source;
 use tollgate_limits::versions::in_one_line;
@@ -151,7 +151,10 @@ fn denied(
     let of = (partition, &*explanation.resource);
     let recorded = recorded_at(source, of, &stated.statement)?;
     let span = closure(follow, index);
-    let since = follow.statements[span.start].since;
+    let (since, is_older) = {
+        let first = &follow.statements[span.start];
+        (first.since, first.is_older)
+    };
     let until = ended(&follow.statements[span.end - 1]);
     explanation.denied = true;
     explanation.reason = reason_of(denial.cause);
@@ -173,6 +176,8 @@ fn denied(
     explanation.refused = refused::tally(reports[index].iter().copied());
     explanation.picture = counts::picture(follow, stated, explanation, until);
     sentences::write(explanation, stated, &denial, until);
+    let unknown = is_older.then(|| older::unknown_of(since));
+    explanation.sentences.extend(unknown);
     Ok(())
 }
 

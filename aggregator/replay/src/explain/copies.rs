@@ -32,7 +32,7 @@ use super::open::IGNORED;
 use super::refused::{self, RefusedByAgent, RefusedCalls};
 use super::sentences::refused as refused_sentence;
 use super::view::{DenialView, Explanation, HolderView, ScopeDenialView, StatementView};
-use super::{AskedPair, Begun, ExplainError, begin, partition_of_everybody, recorded_at};
+use super::{AskedPair, Begun, ExplainError, begin, older, partition_of_everybody, recorded_at};
 use crate::range::Utc;
 use crate::replay::ReplayError;
 use crate::source::{Cursor, ReadStep, Source};
@@ -44,6 +44,8 @@ use tollgate_log::{Delivered, Stream};
 struct ScopeStatement {
     statement: Statement,
     appended: Timestamp,
+    /// Whether it was stated before what was read; `appended` is the time of the snapshot then.
+    is_older: bool,
 }
 
 /// A denial that the question is about.
@@ -155,14 +157,24 @@ impl<'a> CopiesReading<'a> {
         asked: &'a AskedPair,
         begun: Begun,
     ) -> Result<Self, ExplainError> {
+        let now = begun.replay.engine().log_time().unwrap_or_default();
+        let older = begun.older.iter().map(|statement| {
+            let stated = ScopeStatement {
+                statement: statement.clone(),
+                appended: now,
+                is_older: true,
+            };
+            (name_of(&statement.scope), stated)
+        });
+        let last = older.collect();
         Ok(Self {
             source,
             asked,
             cursor: source.open(Stream::Hits, begun.partition, begun.next)?,
             begun,
             waiting: VecDeque::new(),
-            last: BTreeMap::new(),
-            now: Timestamp::ZERO,
+            last,
+            now,
             cause: None,
             refused: RefusedByAgent::default(),
         })
@@ -171,15 +183,21 @@ impl<'a> CopiesReading<'a> {
     /// Applies records up to the requested instant or log position. Returns the denial in force then, or all denials
     /// that the log position caused, the narrowest first; none if there was no denial.
     fn upto_the_moment(&mut self) -> Result<Vec<CopiesDenial>, ExplainError> {
-        let mut found = Vec::new();
-        while let Some(delivered) = self.next()? {
+        let older = self
+            .last
+            .values()
+            .filter(|of| self.is_asked(key(&of.statement)));
+        let mut found: Vec<_> = older.filter_map(CopiesDenial::of).collect();
+        while found.is_empty()
+            && let Some(delivered) = self.next()?
+        {
             if matches!(self.asked.until, FollowUntil::Instant(at) if at < delivered.appended) {
                 self.waiting.push_front(delivered);
                 break;
             }
             self.apply(&delivered, &mut found)?;
             let is_past = matches!(self.asked.until, FollowUntil::Position((offset, _)) if offset <= delivered.offset);
-            if is_past || !found.is_empty() {
+            if is_past {
                 break;
             }
         }
@@ -309,6 +327,7 @@ impl<'a> CopiesReading<'a> {
             let stated = ScopeStatement {
                 statement: ruled.statement.clone(),
                 appended: delivered.appended,
+                is_older: false,
             };
             match CopiesDenial::of(&stated) {
                 // One log position may cause several denials.
@@ -374,6 +393,9 @@ impl<'a> CopiesReading<'a> {
         explanation
             .sentences
             .push(refused_sentence(explanation, "copies"));
+        let unknown = first.stated.is_older;
+        let unknown = unknown.then(|| older::unknown_of(first.stated.appended));
+        explanation.sentences.extend(unknown);
         Ok(())
     }
 
@@ -426,13 +448,11 @@ impl<'a> CopiesReading<'a> {
             explanation.reason = "ignored";
         }
         explanation.holders = self.holders_of(&scope);
+        let at = Utc(self.now);
         let of_scope = match explanation.reason {
-            "ignored" => format!("{words} was not denied at {}: {IGNORED}", Utc(self.now)),
-            "no_limit" => format!(
-                "{words} was not denied at {}: nothing limits it",
-                Utc(self.now)
-            ),
-            _ => format!("{words} had room at {}", Utc(self.now)),
+            "ignored" => format!("{words} was not denied at {at}: {IGNORED}"),
+            "no_limit" => format!("{words} was not denied at {at}: nothing limits it"),
+            _ => format!("{words} had room at {at}"),
         };
         explanation.sentences = vec![of_scope, held_by(&explanation.holders, "then")];
     }

@@ -16,7 +16,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, HitBatch, Refused, write_hits};
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::statement::{Statement, StatementKind};
+use tollgate_shared::wire::statement::{Scope, Statement, StatementKind};
 
 use super::Begun;
 use super::constraints;
@@ -77,6 +77,7 @@ impl PairFollow {
             replay,
             next,
             partition,
+            older,
         } = begun;
         let version = replay.engine().version();
         let class = class_of(replay.engine().limits(), resource, domain);
@@ -84,7 +85,7 @@ impl PairFollow {
             Some(pair) => pair,
             None => Pair::of(&class),
         };
-        Self {
+        let mut follow = Self {
             replay,
             next,
             partition,
@@ -99,7 +100,20 @@ impl PairFollow {
             refused: VecDeque::new(),
             read_upto: Timestamp::ZERO,
             writer: Writer::new(),
+        };
+        let begins = follow.replay.engine().log_time().unwrap_or_default();
+        let of_pair = |of: &Statement| matches!(&of.scope, Scope::Pair(of) if **of == *domain);
+        for statement in older.into_iter().filter(of_pair) {
+            let older = PairStatement {
+                statement,
+                is_older: true,
+                since: begins,
+                appended: begins,
+                ..follow.standing()
+            };
+            push(&mut follow.statements, OTHERS_MAX, older);
         }
+        follow
     }
 
     /// Reads on until the answer is complete.
@@ -355,8 +369,7 @@ impl PairFollow {
             .iter()
             .filter(|stated| {
                 *stated.resource == *self.resource
-                    && matches!(&stated.statement.scope,
-                        tollgate_shared::wire::statement::Scope::Pair(domain) if *domain == self.domain)
+                    && matches!(&stated.statement.scope, Scope::Pair(domain) if *domain == self.domain)
             })
             .map(|stated| stated.statement.clone())
             .collect();
@@ -405,11 +418,12 @@ impl PairFollow {
         });
         PairStatement {
             statement: Statement {
-                scope: tollgate_shared::wire::statement::Scope::Pair(self.domain.clone()),
+                scope: Scope::Pair(self.domain.clone()),
                 position: Default::default(),
                 kind: StatementKind::Lifted,
             },
             is_numbered: true,
+            is_older: false,
             since: now,
             appended: Timestamp::ZERO,
             class: self.class.clone(),

@@ -103,6 +103,8 @@ pub struct PairStatement {
     /// Whether the entry of that position is known. No call of the pair caused the statement otherwise, and it is not
     /// recorded: see [`super::numbers`].
     pub is_numbered: bool,
+    /// Whether it was stated before what was read; its instants are those of the snapshot then.
+    pub is_older: bool,
     /// The pair's time.
     pub since: Timestamp,
     /// When the record that caused it was appended.

@@ -20,6 +20,7 @@ mod everybody;
 mod follow;
 mod history;
 mod numbers;
+mod older;
 mod open;
 mod refused;
 mod sentences;
@@ -148,7 +149,7 @@ fn explanation_of(
         &domain,
     );
     follow.run(source, asked.until)?;
-    let explanation = answer::of(source, &asked, partition, follow)?;
+    let mut explanation = answer::of(source, &asked, partition, follow)?;
     if explanation.denied || asked.code.is_some() {
         return Ok(explanation);
     }
@@ -159,7 +160,12 @@ fn explanation_of(
     };
     match everybody::explain(source, &everybody, keys) {
         Ok(of_all) if of_all.denied => Ok(of_all),
-        Ok(_) | Err(ExplainError::NotThere(_)) => Ok(explanation),
+        Ok(_) => Ok(explanation),
+        Err(ExplainError::NotThere(why)) => {
+            let text = format!("whether all domains together were denied is not known: {why}");
+            explanation.sentences.push(text);
+            Ok(explanation)
+        }
         Err(error) => Err(error),
     }
 }
@@ -179,6 +185,8 @@ pub(crate) struct Begun {
     pub replay: Replay,
     pub next: u64,
     pub partition: u32,
+    /// Denials that the question may be about, and that were in force at the snapshot at which the replay begins.
+    pub older: Vec<Statement>,
 }
 
 fn begin(
@@ -198,23 +206,35 @@ fn begin(
         FollowUntil::Instant(at) => Some(Point::At(at.saturating_sub(LOOK_BACK))),
         FollowUntil::Position(_) | FollowUntil::End => None,
     };
-    let task = Task {
-        range: Range { from, to: None },
-        keys: keys.clone(),
-        threads: 1,
-        model: Model::None,
+    let book = Arc::new(limits_of(source)?);
+    let begin = |from| {
+        let task = Task {
+            range: Range { from, to: None },
+            keys: keys.clone(),
+            threads: 1,
+            model: Model::None,
+        };
+        let work = Work {
+            source,
+            task: &task,
+            book: Arc::clone(&book),
+            progress: &Progress::default(),
+        };
+        start::begin(&work, partition)
     };
-    let work = Work {
-        source,
-        task: &task,
-        book: Arc::new(limits_of(source)?),
-        progress: &Progress::default(),
-    };
-    let (replay, next) = start::begin(&work, partition)?;
+    let (mut replay, mut next) = begin(from)?;
+    let mut older = older::denials(replay.engine(), asked);
+    if from.is_some() && !older.is_empty() {
+        // What led to it is before the snapshot.
+        (replay, next) = begin(None)?;
+        older = older::denials(replay.engine(), asked);
+    }
+    older::check_begin(asked, (partition, next), replay.engine(), &older)?;
     Ok(Begun {
         replay,
         next,
         partition,
+        older,
     })
 }
 

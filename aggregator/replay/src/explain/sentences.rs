@@ -39,7 +39,7 @@ pub(super) fn write(
     };
     all.push(format!(
         "{who} was denied from {} until {}: {closed}, by limits version {}",
-        Utc(stated.since),
+        since(stated.since, stated.is_older),
         Utc(denial.end),
         denial.version
     ));
@@ -67,6 +67,14 @@ pub(super) fn write(
         ));
     }
     explanation.sentences = all;
+}
+
+/// When a denial began; of one that is older than what was read, before which instant.
+pub(super) fn since(at: Timestamp, is_older: bool) -> String {
+    match is_older {
+        true => format!("before {}", Utc(at)),
+        false => Utc(at).to_string(),
+    }
 }
 
 /// How many calls agents refused under the code, and under the other codes of the denial; `unit`: what they asked for.

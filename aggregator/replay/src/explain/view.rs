@@ -67,9 +67,10 @@ pub struct DenialView {
     pub limit: u64,
     /// Its window.
     pub window_us: u64,
-    /// The instant of the hit that caused the denial.
+    /// The instant of the hit that caused the denial; of a denial that is older than what was read, that of the
+    /// snapshot from which the log was read.
     pub since_us: u64,
-    /// When the log appended that hit.
+    /// When the log appended that hit; else the same.
     pub appended_us: u64,
     /// When the statement was recorded as announced; null: it is not recorded.
     pub recorded_us: Option<u64>,

@@ -15,7 +15,7 @@ use tollgate_shared::wire::statement::{Cause, Scope};
 use super::CopiesDenial;
 use crate::explain::answer::position_text;
 use crate::explain::history::key;
-use crate::explain::sentences::banned;
+use crate::explain::sentences::{banned, since};
 use crate::explain::view::{Explanation, HolderView};
 use crate::range::Utc;
 
@@ -59,7 +59,7 @@ pub(super) fn write(
 /// A denial: which scope, since when, until when, and by which limit.
 fn denial(explanation: &Explanation, of: &CopiesDenial) -> String {
     let words = words_of(&of.stated.statement.scope, &explanation.resource);
-    let since = Utc(of.stated.appended);
+    let since = since(of.stated.appended, of.stated.is_older);
     let how = match of.denial.cause {
         Cause::Banned => {
             let by = banned(explanation.version.as_ref());

@@ -1,0 +1,84 @@
+//! What is older than the snapshot from which a replay begins.
+//!
+//! ```text
+//! denial stated in record 37     snapshot up to 90: in force     question about an instant after it
+//!   the log has record 37        it is replayed from its beginning
+//!   records up to 50 are gone    it is replayed from the snapshot, which knows the denial, not what led to it
+//! ```
+//!
+//! Knows nothing of what an explanation says beside this. What stays true: a denial that was in force at the snapshot
+//! is found, and the explanation says what is not known of it.
+
+use tollgate_engine::engine::Engine;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::statement::{Scope, Statement, StatementKind};
+
+use super::follow::FollowUntil;
+use super::history::{denial_of, key};
+use super::{AskedPair, ExplainError};
+use crate::range::Utc;
+
+/// The denials in force at the beginning of a replay that the question may be about; of one domain that of its own
+/// comes before those of its groups, and a ban before a full scope.
+pub(super) fn denials(engine: &Engine, asked: &AskedPair) -> Vec<Statement> {
+    let live = engine.live_denials();
+    let live = live.filter(|live| *live.resource == *asked.resource);
+    let live = live.map(|live| Statement {
+        scope: live.scope(),
+        position: live.position,
+        kind: StatementKind::Denied(live.denial),
+    });
+    let scopes = engine.denied_scopes();
+    let scopes = scopes.filter(|(resource, _)| ***resource == *asked.resource);
+    let all = live.chain(scopes.map(|(_, statement)| statement));
+    all.filter(|statement| may_be_asked(statement, asked))
+        .collect()
+}
+
+fn may_be_asked(statement: &Statement, asked: &AskedPair) -> bool {
+    let at = match asked.until {
+        FollowUntil::Position(position) => return key(statement) == position,
+        FollowUntil::Instant(at) => at,
+        FollowUntil::End => Timestamp::ZERO,
+    };
+    let is_of = match &statement.scope {
+        Scope::Pair(domain) => Some(&**domain) == asked.domain.as_deref(),
+        Scope::Group(_) | Scope::Resource => true,
+    };
+    is_of && denial_of(statement).is_some_and(|denial| at < denial.end)
+}
+
+/// Checks that a replay which begins at offset `next` reads what the question is about, or knows it from the snapshot.
+pub(super) fn check_begin(
+    asked: &AskedPair,
+    (partition, next): (u32, u64),
+    engine: &Engine,
+    older: &[Statement],
+) -> Result<(), ExplainError> {
+    let (is_before, code) = match asked.until {
+        FollowUntil::Position((offset, _)) => (offset < next && older.is_empty(), asked.code),
+        FollowUntil::Instant(at) => {
+            let begins = engine.log_time().filter(|_| 0 < next);
+            (begins.is_some_and(|begins| at < begins), None)
+        }
+        FollowUntil::End => (false, None),
+    };
+    if !is_before {
+        return Ok(());
+    }
+    let code = code.map_or_else(String::new, |code| format!("{code}: "));
+    Err(ExplainError::NotThere(format!(
+        "{code}partition {partition} of the log lacks its beginning, and can be read only from its oldest snapshot on, \
+         which ends at offset {}: what was ruled before cannot be explained",
+        next.saturating_sub(1)
+    )))
+}
+
+/// What is not known of a denial that was in force at the snapshot of `before`.
+pub(super) fn unknown_of(before: Timestamp) -> String {
+    format!(
+        "the log lacks its beginning, and was read from the snapshot of {} on: what led to this denial, which is older, \
+         is not known, nor which calls were refused under it before",
+        Utc(before)
+    )
+}
