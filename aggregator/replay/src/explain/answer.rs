@@ -55,7 +55,15 @@ pub(super) fn of(
                 open::let_through(&mut explanation, &follow, at);
             }
         }
-        None => open::explain(&mut explanation, &follow, asked.until),
+        None => {
+            open::explain(&mut explanation, &follow, asked.until);
+            if let FollowUntil::Instant(at) = asked.until {
+                let from = at.saturating_sub(NEAR);
+                let of = &follow.unremembered;
+                let uncounted = sentences::uncounted(of, from, Timestamp::MAX);
+                explanation.sentences.extend(uncounted);
+            }
+        }
     }
     Ok(explanation)
 }
@@ -178,6 +186,13 @@ fn denied(
     sentences::write(explanation, stated, &denial, until);
     let unknown = is_older.then(|| older::unknown_of(since));
     explanation.sentences.extend(unknown);
+    // A bucket may have been used up at any time before.
+    let from = match denial.cause {
+        Cause::Bucket => Timestamp::ZERO,
+        _ => since.saturating_sub(denial.window),
+    };
+    let uncounted = sentences::uncounted(&follow.unremembered, from, since);
+    explanation.sentences.extend(uncounted);
     Ok(())
 }
 

@@ -3,9 +3,9 @@
 //! The engine gets each batch with this pair's entries alone, so that its memory stays small and every
 //! other rule (duplicates, clocks, limits) applies as it did. Beside the engine this keeps a state of the
 //! same pair that can be examined; it has the engine's own type and gets the engine's own instants. Knows
-//! nothing of the question. What stays true: at most [`ENTRIES_MAX`] entries are remembered; if the log
-//! is at the cap on pairs, the pair is ruled as if there were room, and no pair is evicted to make room:
-//! that changes only what late hits find.
+//! nothing of the question. What stays true: at most [`ENTRIES_MAX`] entries are remembered, and it is known up
+//! to when there were others; if the log is at the cap on pairs, the pair is ruled as if there were room, and no
+//! pair is evicted to make room: that changes only what late hits find.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,9 @@ use tollgate_shared::wire::statement::{Scope, Statement, StatementKind};
 
 use super::Begun;
 use super::constraints;
-use super::history::{Burst, EntryFate, ExplainedEntry, LATE, PairStatement, TierNow, push};
+use super::history::{
+    Burst, EntryFate, ExplainedEntry, LATE, PairStatement, TierNow, Unremembered, push,
+};
 use super::numbers::{self, Unnumbered};
 use super::refused::RefusedCalls;
 use super::view::ConstraintView;
@@ -30,10 +32,10 @@ use crate::source::{ReadStep, Source};
 use tollgate_log::{Delivered, Stream};
 
 /// How many of the pair's newest entries are remembered.
-const ENTRIES_MAX: usize = 200_000;
+pub(super) const ENTRIES_MAX: usize = 200_000;
 
 /// How many statements, bursts and reports of refused calls are remembered.
-const OTHERS_MAX: usize = 10_000;
+pub(super) const OTHERS_MAX: usize = 10_000;
 
 /// Up to which point the pair is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,8 @@ pub struct PairFollow {
     pub statements: VecDeque<PairStatement>,
     /// Calls that agents refused.
     pub refused: VecDeque<RefusedCalls>,
+    /// What of these was too much to be remembered.
+    pub unremembered: Unremembered,
     /// The append time of the last record that was read.
     pub read_upto: Timestamp,
     writer: Writer,
@@ -98,6 +102,7 @@ impl PairFollow {
             bursts: VecDeque::new(),
             statements: VecDeque::new(),
             refused: VecDeque::new(),
+            unremembered: Unremembered::default(),
             read_upto: Timestamp::ZERO,
             writer: Writer::new(),
         };
@@ -248,11 +253,10 @@ impl PairFollow {
     }
 
     fn refused(&mut self, batch: &HitBatch<'_>, refused: &Refused<'_>) {
-        push(
-            &mut self.refused,
-            OTHERS_MAX,
-            RefusedCalls::of(batch, refused),
-        );
+        let report = RefusedCalls::of(batch, refused);
+        let oldest = push(&mut self.refused, OTHERS_MAX, report).map(|report| report.last);
+        let upto = &mut self.unremembered.reports_upto;
+        *upto = oldest.max(*upto);
     }
 
     fn entries(
@@ -296,7 +300,9 @@ impl PairFollow {
                 fate,
                 until: until.filter(|_| !free),
             };
-            push(&mut self.entries, ENTRIES_MAX, entry);
+            let oldest = push(&mut self.entries, ENTRIES_MAX, entry).map(|entry| entry.at);
+            let upto = &mut self.unremembered.entries_upto;
+            *upto = oldest.max(*upto);
         }
         let stood: Vec<_> = numbers.iter().copied().zip(stood).collect();
         self.listen(delivered, &stood);

@@ -16,12 +16,21 @@ use tollgate_shared::wire::statement::{Denial, Statement, StatementKind};
 /// at once, and again until their connection is back.
 pub const LATE: Span = Span::from_secs(10);
 
-/// Adds a value; at the bound the oldest one goes.
-pub fn push<T>(into: &mut VecDeque<T>, bound: usize, value: T) {
-    if bound <= into.len() {
-        into.pop_front();
-    }
+/// Adds a value; at the bound the oldest one goes, and is returned.
+pub fn push<T>(into: &mut VecDeque<T>, bound: usize, value: T) -> Option<T> {
+    let is_full = bound <= into.len();
+    let oldest = if is_full { into.pop_front() } else { None };
     into.push_back(value);
+    oldest
+}
+
+/// Up to when there was more than is remembered of a pair: the newest instant of what was dropped.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unremembered {
+    /// Of its entries.
+    pub entries_upto: Option<Timestamp>,
+    /// Of reports of calls that agents refused.
+    pub reports_upto: Option<Timestamp>,
 }
 
 /// One entry of the pair.

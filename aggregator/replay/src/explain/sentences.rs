@@ -6,7 +6,8 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::constraints;
-use super::history::PairStatement;
+use super::follow::{ENTRIES_MAX, OTHERS_MAX};
+use super::history::{PairStatement, Unremembered};
 use super::view::{Explanation, Tally, TierView, VersionView, WindowView};
 use crate::range::Utc;
 
@@ -92,6 +93,23 @@ pub(super) fn refused(explanation: &Explanation, unit: &str) -> String {
             "agents refused {calls} calls under this code, which asked for {hits} {unit}{under_others}"
         ),
     }
+}
+
+/// What is not counted because it was too much to be remembered: calls since `from`, and reports since `since`.
+pub(super) fn uncounted(
+    of: &Unremembered,
+    from: Timestamp,
+    since: Timestamp,
+) -> impl Iterator<Item = String> {
+    let is_since = |upto: Option<Timestamp>, since| upto.is_some_and(|upto| since <= upto);
+    let only = |newest: usize, what: &str| {
+        format!("only the newest {newest} {what} are counted, and there were more at that time")
+    };
+    let entries = is_since(of.entries_upto, from);
+    let entries = entries.then(|| only(ENTRIES_MAX, "calls that were let through"));
+    let reports = is_since(of.reports_upto, since);
+    let reports = reports.then(|| only(OTHERS_MAX, "reports of refused calls"));
+    entries.into_iter().chain(reports)
 }
 
 /// The agents whose hits filled a window, or used up a quota or a bucket.

@@ -152,3 +152,40 @@ async fn records_that_the_log_lacks_are_reported() {
     let (status, _) = world.served.get("/v1/explain?code=0-999999-0-1");
     assert_eq!(status, 404);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reports_that_are_too_many_to_be_counted_are_mentioned() {
+    let mut world = World::new().await;
+    let text = world.denied().await;
+    let code: Code = text.parse().expect("a code");
+    let at = world.at(7_100);
+    let report = Refused {
+        resource: 0,
+        domain: "acme",
+        calls: 1,
+        copies: 1,
+        first: at,
+        last: at,
+        cause: Cause::Tier(2),
+        position: Some(code.position),
+    };
+    let is_mentioned = |found: &Value| {
+        let sentences = found["sentences"].to_string();
+        sentences.contains("only the newest 10000 reports of refused calls are counted")
+    };
+    for (reports, calls, mentioned) in [(6_000, 6_007, false), (6_000, 10_000, true)] {
+        let reports = vec![report; reports];
+        for batch in reports.chunks(3_000) {
+            world.sequence += 1;
+            let sender = world.dealers[0].sender(world.sequence);
+            let mut writer = Writer::new();
+            let (none, batch) = ([].into_iter(), batch.iter().copied());
+            write_hits(&mut writer, &sender, &["api.search"], none, batch);
+            world.dealers[0]
+                .append(code.partition, writer.as_slice())
+                .await;
+        }
+        let found = awaited(&world, &[&text], |found| found["refused"]["calls"] == calls);
+        assert_eq!(is_mentioned(&found), mentioned, "{}", found["sentences"]);
+    }
+}

@@ -95,11 +95,11 @@ async fn written() -> (tempfile::TempDir, [Code; 2]) {
     let mut dealer = Dealer::connect(served.agents, b'q').await;
     let offset = dealer.hit("api.quota", "acme", 3, PARTITIONS).await;
     let partition = partition_of_pair("api.quota", "acme", PARTITIONS);
-    let quota = format!("{partition}-{offset}-2-1").parse().expect("a code");
+    let quota: Code = format!("{partition}-{offset}-2-1").parse().expect("a code");
     let (_web, copies) = sandbox(&served, "web").await;
     let _held = take(&copies, "acme", 3).await;
     let full = until(&copies, "acme", true).await.expect("full");
-    let codes: [Code; 2] = [quota, full.code().expect("stated")];
+    let codes = [quota, full.code().expect("stated")];
     let source = JournalSource::open(&dir.path().join("tollgate-data")).expect("a journal");
     let end = Instant::now() + DEADLINE;
     for code in codes {
