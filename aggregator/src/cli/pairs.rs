@@ -111,7 +111,7 @@ fn lines(pair: &PairView) -> Vec<(String, String)> {
     let mut lines = vec![(format!("{resource} {domain}"), head)];
     let mut line = |what: &str, text: String| lines.push((what.to_owned(), text));
     if of_copies {
-        let held = format!("on copies; for what is held: tollgate holds {resource}");
+        let held = format!("on copies; for what is held: tollgate holds --resource {resource}");
         line("limits", held);
     } else if !pair.configured {
         line("limits", "none on hits of this resource".to_owned());
@@ -184,7 +184,7 @@ mod tests {
             .collect();
         let expected = [
             "sandbox d: partition 3, limits version 18",
-            "limits: on copies; for what is held: tollgate holds sandbox",
+            "limits: on copies; for what is held: tollgate holds --resource sandbox",
             "denied: no",
         ];
         assert_eq!(shown, expected);
