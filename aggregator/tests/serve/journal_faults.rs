@@ -93,6 +93,22 @@ fn a_journal_that_cannot_be_closed_ends_with_74() {
 }
 
 #[test]
+fn a_journal_that_is_deleted_under_its_aggregator_is_named() {
+    let dir = directory(LIMITS);
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    let journal = dir.path().join("tollgate-data");
+    std::fs::remove_dir_all(&journal).unwrap();
+    let line = served.line_with("the log accepts nothing");
+    assert!(line.contains("deleted, moved or replaced"), "{line}");
+    served.await_json("/readyz", |ready| ready["ready"] == false);
+    assert_eq!(served.metric("tollgate_log_up"), 0.0);
+    served.signal("TERM");
+    assert_eq!(served.await_end().0.code(), Some(74));
+    assert!(!journal.exists(), "nothing is begun anew");
+}
+
+#[test]
 fn too_few_descriptors_are_refused_at_start() {
     let dir = directory(LIMITS);
     let any = "127.0.0.1:0";

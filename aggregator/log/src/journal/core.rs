@@ -18,6 +18,7 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::super::{Answer, Append, AppendError, Delivered, LogEvent, Stream, Ticket};
 use super::disk::Disk;
+use super::displaced;
 use super::ends::KnownEnds;
 use super::error::OpenError;
 use super::layout;
@@ -71,6 +72,8 @@ pub struct Core {
     touched: Vec<usize>,
     /// Partitions whose last append failed, and when it failed, in milliseconds of the clock.
     failing: BTreeMap<usize, u64>,
+    /// A segment that is no longer at its path. Nothing is written while there is one.
+    displaced: Option<PathBuf>,
     buffer: Vec<u8>,
     /// The content of the file that has how far each partition is known to reach.
     ends: KnownEnds,
@@ -118,6 +121,7 @@ impl Core {
             disk,
             touched: Vec::new(),
             failing: BTreeMap::new(),
+            displaced: None,
             buffer: Vec::new(),
             ends: opened.ends,
             tidied_ms: now.as_millis(),
@@ -163,6 +167,11 @@ impl Core {
     ///
     /// If something cannot be made durable. The next opening then sees a stop that was not clean.
     pub fn close(mut self) -> Result<(), OpenError> {
+        if let Some(segment) = displaced::find(self.partitions()) {
+            // The directory may be that of another journal now.
+            let fault = displaced::fault(&segment);
+            return Err(OpenError::io(&self.config.dir)(fault));
+        }
         for slot in &mut self.slots {
             let dir: PathBuf = slot.partition.dir.clone();
             slot.partition.sync().map_err(OpenError::io(dir))?;
@@ -222,6 +231,10 @@ impl Core {
         Ok(at)
     }
 
+    fn partitions(&self) -> impl Iterator<Item = &Partition> {
+        self.slots.iter().map(|slot| &slot.partition)
+    }
+
     fn slot_of(&self, stream: Stream, partition: u32) -> Option<usize> {
         let mut before = 0;
         for each in layout::STREAMS {
@@ -273,14 +286,18 @@ impl Core {
         });
     }
 
-    /// Closes segments that have grown old, and removes segments beyond their retention, every
-    /// [`TIDY_EVERY_MS`].
+    /// Looks whether the segments are still at their paths, closes those that have grown old, and removes those beyond
+    /// their retention, every [`TIDY_EVERY_MS`].
     fn tidy(&mut self, now_ms: u64) {
         // `abs_diff`, so that a clock that was set back does not stop this.
         if now_ms.abs_diff(self.tidied_ms) < TIDY_EVERY_MS {
             return;
         }
         self.tidied_ms = now_ms;
+        self.displaced = displaced::find(self.partitions());
+        if self.displaced.is_some() {
+            return;
+        }
         let retention_ms = self.config.retention.as_millis();
         // Counted from 0, as intervals of lines are.
         let clock = Span::from_millis(now_ms);
@@ -339,9 +356,11 @@ impl Core {
         };
         let staged = std::mem::take(&mut slot.staged);
         let records = staged.iter().map(|(_, record)| record.as_slice());
-        let appended = slot
-            .partition
-            .append(records, now.as_millis(), terms, &mut self.buffer);
+        let partition = &mut slot.partition;
+        let appended = match &self.displaced {
+            Some(segment) => Err(displaced::fault(segment)),
+            None => partition.append(records, now.as_millis(), terms, &mut self.buffer),
+        };
         match appended {
             Ok(appended) => {
                 // Append times never decrease, whatever instants the caller passes.

@@ -7,7 +7,9 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileExt, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 /// A file system.
@@ -61,6 +63,12 @@ pub trait Syncing: Send {
 pub trait DiskFile: Send {
     /// Its length in bytes.
     fn size(&self) -> io::Result<u64>;
+
+    /// Whether a path leads to this file. A disk on which only the journal acts need not look.
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let _ = path;
+        Ok(true)
+    }
 
     /// Reads up to `into.len()` bytes at `position`; fewer only at the end of the file.
     fn read_at(&self, into: &mut [u8], position: u64) -> io::Result<usize>;
@@ -227,6 +235,15 @@ struct OsFile(fs::File);
 impl DiskFile for OsFile {
     fn size(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let own = self.0.metadata()?;
+        match fs::metadata(path) {
+            Ok(there) => Ok((there.dev(), there.ino()) == (own.dev(), own.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn read_at(&self, into: &mut [u8], position: u64) -> io::Result<usize> {

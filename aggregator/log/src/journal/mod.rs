@@ -23,6 +23,7 @@
 
 pub mod core;
 pub mod disk;
+mod displaced;
 mod ends;
 pub mod error;
 pub mod frame;

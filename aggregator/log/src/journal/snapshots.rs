@@ -55,6 +55,10 @@ impl Snapshots {
         upto: u64,
         chunks: impl FnOnce(&mut dyn FnMut(Vec<u8>)),
     ) -> io::Result<()> {
+        if let Some(journal) = self.dir.parent() {
+            // A journal's directory that was deleted is not made again.
+            self.disk.list(journal)?;
+        }
         self.disk.create_dir(&self.dir)?;
         let target = self.file(partition, upto);
         let mut half_written = target.clone().into_os_string();
@@ -258,6 +262,15 @@ mod tests {
         assert_eq!(files.count(), KEPT);
         let found = snapshots.read_all(4);
         assert_eq!(found, BTreeMap::from([(3, vec![chunks(100), chunks(9)])]));
+    }
+
+    #[test]
+    fn a_journal_that_was_deleted_is_not_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = dir.path().join("journal");
+        let snapshots = Snapshots::beside(&journal, Arc::new(OsDisk));
+        assert!(snapshots.save(3, 7, |_| {}).is_err());
+        assert!(!journal.exists());
     }
 
     #[test]

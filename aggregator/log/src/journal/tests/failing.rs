@@ -278,3 +278,52 @@ fn records_unsynced_at_a_kill_are_synced_before_delivery() {
         open.close();
     }
 }
+
+#[test]
+fn a_journal_that_was_moved_away_is_a_failed_disk_until_it_is_back() {
+    let kit = Kit::new();
+    let (config, disk) = (kit.config.clone(), Arc::clone(&kit.disk));
+    let (dir, away) = (config.dir.clone(), kit.path().join("away"));
+    let opened = core::Core::open(config, disk, Some("boot"), Timestamp::ZERO);
+    let (mut core, _) = opened.expect("opens");
+    let mut seconds = 0;
+    // A second passes in which the journal looks, and then a record comes.
+    let mut append = |core: &mut core::Core| {
+        seconds += 1;
+        let now = Timestamp::from_millis(seconds * 1_000);
+        core.turn([], now, &mut |_| {});
+        let append = Append {
+            stream: Stream::Hits,
+            partition: 0,
+            ticket: Ticket(seconds),
+            record: b"x".to_vec(),
+        };
+        let (mut answer, mut down) = (None, None);
+        core.turn([core::JournalCommand::Append(append)], now, &mut |event| {
+            answer = event.answer_to(Ticket(seconds)).cloned().or(answer.take());
+            if let LogEvent::Down { why } = event {
+                down = Some(why);
+            }
+        });
+        (answer.expect("an answer"), down)
+    };
+    assert_eq!(append(&mut core), (Ok(0), None));
+    std::fs::rename(&dir, &away).expect("renamed");
+    let (answer, down) = append(&mut core);
+    assert!(is_not_now(answer));
+    let why = down.expect("it is reported");
+    assert!(why.contains("deleted, moved or replaced"), "{why}");
+    assert!(why.contains("00000000000000000000.seg"), "{why}");
+    assert!(!dir.exists(), "nothing is made in its place");
+    std::fs::rename(&away, &dir).expect("renamed");
+    assert_eq!(append(&mut core), (Ok(1), None));
+    // Another journal in its place is left as it is.
+    std::fs::rename(&dir, &away).expect("renamed");
+    let mut other = kit.open();
+    assert_eq!(other.append(Stream::Hits, 0, b"of another"), Ok(0));
+    assert!(is_not_now(append(&mut core).0));
+    assert!(core.close().is_err());
+    assert!(layout::running(&dir).exists());
+    assert_eq!(other.append(Stream::Hits, 0, b"of another"), Ok(1));
+    other.close();
+}

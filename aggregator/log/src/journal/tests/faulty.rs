@@ -134,6 +134,10 @@ impl DiskFile for FaultyFile {
         self.file.size()
     }
 
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        self.file.is_at(path)
+    }
+
     fn read_at(&self, into: &mut [u8], position: u64) -> io::Result<usize> {
         self.file.read_at(into, position)
     }
