@@ -3,7 +3,8 @@
 //! Every access of the journal goes through [`Disk`] and [`DiskFile`]. A simulated disk may tear or lose
 //! writes that were not synced, run out of space, or fail. Knows nothing of segments or records. What stays
 //! true: a read sees every earlier write; synced data survives a power cut. On the operating system's disk
-//! only the owner can read files and directories, because they hold domains' names.
+//! only the owner can read files and directories, because they hold domains' names, and a pipe or a device in place of a
+//! file is refused instead of waited for.
 
 use std::fs;
 use std::io::{self, Write};
@@ -117,6 +118,15 @@ pub fn private_file() -> fs::OpenOptions {
     options
 }
 
+/// Refuses a path to something other than a file: opening a pipe waits for somebody at its other end, and a device has
+/// no end. If nothing can be seen at a path, opening it says why.
+fn check_regular(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(io::Error::other("not a regular file")),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 /// The operating system's file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsDisk;
@@ -148,6 +158,7 @@ impl Disk for OsDisk {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        check_regular(path)?;
         fs::read(path)
     }
 
@@ -156,6 +167,7 @@ impl Disk for OsDisk {
         beside.push(".new");
         let beside = PathBuf::from(beside);
         let write = || {
+            check_regular(&beside)?;
             let mut file = private_file().truncate(true).open(&beside)?;
             file.write_all(bytes)?;
             file.sync_all()?;
@@ -172,22 +184,26 @@ impl Disk for OsDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
+        check_regular(path)?;
         let file = private_file().truncate(false).open(path)?;
         file.try_lock().map_err(io::Error::from)?;
         Ok(Box::new(OsLock(file)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        check_regular(path)?;
         let file = private_file().truncate(true).read(true).open(path)?;
         Ok(Box::new(OsFile(file)))
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        check_regular(path)?;
         let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
         Ok(Box::new(OsFile(file)))
     }
 
     fn open_for_reading(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        check_regular(path)?;
         Ok(Box::new(OsFile(fs::File::open(path)?)))
     }
 
@@ -306,6 +322,30 @@ mod tests {
         fs::create_dir(&path).unwrap();
         assert!(OsDisk.replace(&path, b"x").is_err());
         assert_eq!(OsDisk.list(dir.path()).unwrap(), ["ends"]);
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_a_file_is_refused_and_holds_nothing_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo").success());
+        for path in [&*pipe, dir.path(), Path::new("/dev/zero")] {
+            let found = [
+                OsDisk.read(path).err(),
+                OsDisk.lock(path).err(),
+                OsDisk.create(path).err(),
+                OsDisk.open(path).err(),
+                OsDisk.open_for_reading(path).err(),
+            ];
+            for fault in found {
+                let text = fault.map(|fault| fault.to_string());
+                let name = path.display();
+                assert_eq!(text.as_deref(), Some("not a regular file"), "{name}");
+            }
+        }
+        std::fs::rename(&pipe, dir.path().join("ends.new")).unwrap();
+        assert!(OsDisk.replace(&dir.path().join("ends"), b"x").is_err());
     }
 
     #[test]

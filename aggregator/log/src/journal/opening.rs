@@ -260,10 +260,12 @@ fn sync_promised(ack: Ack, partitions: &mut [Partition]) -> Result<(), OpenError
 }
 
 fn take_lock(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Box<dyn Send>, OpenError> {
-    disk.lock(&layout::lock(dir)).map_err(|source| {
+    let path = layout::lock(dir);
+    disk.lock(&path).map_err(|source| {
         let dir = dir.to_owned();
         match source.kind() {
             io::ErrorKind::WouldBlock => OpenError::InUse { dir },
+            io::ErrorKind::Other => OpenError::io(path)(source),
             _ => OpenError::NotWritable { dir, source },
         }
     })

@@ -329,3 +329,18 @@ fn another_number_of_partitions_is_refused_by_what_it_contradicts() {
     let report = kit.open_report();
     assert_eq!((report.last_stop, report.generation), (LastStop::Clean, 1));
 }
+
+#[test]
+fn a_pipe_in_place_of_a_segment_is_refused_by_name() {
+    let kit = Kit::new();
+    let mut open = kit.open();
+    open.append(Stream::Hits, 1, b"x").expect("appended");
+    open.close();
+    let segment = kit.segments(Stream::Hits, 1).remove(0);
+    std::fs::remove_file(&segment).expect("removed");
+    let made = std::process::Command::new("mkfifo").arg(&segment).status();
+    assert!(made.expect("mkfifo").success());
+    let fault = kit.try_open().err().expect("refused").to_string();
+    assert!(fault.contains("hits-00001"), "{fault}");
+    assert!(fault.ends_with(".seg: not a regular file"), "{fault}");
+}
