@@ -21,6 +21,10 @@ pub(super) fn succeed(path: &Path, secret: EpochSecret) -> Result<Option<EpochSe
         path: path.to_owned(),
         source,
     };
+    // A pipe would be waited for.
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(fault(std::io::Error::other("not a regular file")));
+    }
     let before = match std::fs::read(path) {
         Ok(bytes) => read(&bytes),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -85,6 +89,8 @@ mod tests {
         assert_eq!(succeed(&path, d).unwrap(), Some(c));
         std::fs::remove_file(&path).unwrap();
         assert!(succeed(&path.join("not-a-directory"), a).is_err());
+        let fault = succeed(&std::env::temp_dir(), a).unwrap_err().to_string();
+        assert!(fault.ends_with("not a regular file"), "{fault}");
     }
 
     #[cfg(unix)]

@@ -49,7 +49,7 @@ pub(crate) struct TokenFile {
 impl TokenFile {
     /// Reads the file.
     pub(crate) fn load(path: std::path::PathBuf) -> Result<Self, tollgate_tls::TlsFault> {
-        let token = tollgate_tls::read_secret(&path)?;
+        let token = tollgate_tls::read_secret_again(&path)?;
         Ok(Self {
             path,
             last: std::sync::Mutex::new(Token::new(token.as_bytes())),
@@ -62,7 +62,7 @@ impl TokenFile {
             .last
             .lock()
             .unwrap_or_else(|broken| broken.into_inner());
-        match tollgate_tls::read_secret(&self.path) {
+        match tollgate_tls::read_secret_again(&self.path) {
             Ok(token) => *last = Token::new(token.as_bytes()),
             // Limited, because this runs for each connection, and a peer may close connections.
             Err(fault) => {
@@ -111,5 +111,33 @@ impl Credentials {
             true => Ok(()),
             false => Err(SocketFault::Clear),
         }
+    }
+}
+
+#[cfg(all(test, unix, feature = "tls"))]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_in_place_of_the_token_holds_nothing_up() {
+        let name = format!("tollgate-token-{:032x}", rand::random::<u128>());
+        let path = std::env::temp_dir().join(name);
+        let make_pipe = || {
+            let made = std::process::Command::new("mkfifo").arg(&path).status();
+            assert!(made.unwrap().success());
+        };
+        make_pipe();
+        assert!(TokenFile::load(path.clone()).is_err());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "tg1_a").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        let file = TokenFile::load(path.clone()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        make_pipe();
+        assert_eq!(file.token().as_bytes(), b"tg1_a");
+        std::fs::remove_file(&path).unwrap();
     }
 }

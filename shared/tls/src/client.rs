@@ -169,6 +169,10 @@ struct Read {
 
 impl Read {
     fn of(files: &ClientFiles) -> Result<Self, TlsFault> {
+        let pair = files.own.iter().flat_map(|(cert, key)| [cert, key]);
+        for path in pair.chain([&files.ca]) {
+            files::check_regular(path)?;
+        }
         let own = match &files.own {
             Some((cert, key)) => Some(files::read_pair(cert, key)?),
             None => None,

@@ -96,6 +96,19 @@ pub fn read_secret(path: &Path) -> Result<String, TlsFault> {
     }
 }
 
+/// Reads a secret from a file that is read again while the process runs, and so must be a regular file.
+///
+/// # Errors
+///
+/// As [`read_secret`], and if it is a pipe, a device or a directory.
+pub fn read_secret_again(path: &Path) -> Result<String, TlsFault> {
+    // What does not exist has a fault of its own.
+    if path.exists() {
+        check_regular(path)?;
+    }
+    read_secret(path)
+}
+
 /// Reads a file of secrets with at most `bytes_max` bytes.
 ///
 /// # Errors
@@ -225,7 +238,26 @@ pub(crate) fn roots(path: &Path, bytes: &[u8]) -> Result<RootCertStore, TlsFault
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::expect_used)]
+
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_in_place_of_a_clients_file_is_a_fault() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let pipe = dir.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo").success());
+        let secret = read_secret_again(&pipe).expect_err("a pipe").to_string();
+        let files = crate::ClientFiles::new(pipe, None, (None, None)).expect("paths");
+        let ca = crate::ClientTls::load(files)
+            .expect_err("a pipe")
+            .to_string();
+        for fault in [secret, ca] {
+            assert!(fault.ends_with("pipe: not a regular file"), "{fault}");
+        }
+    }
 
     #[test]
     fn a_pem_file_that_is_cut_short_names_the_missing_line() {

@@ -25,7 +25,7 @@ pub mod utc;
 pub use certificate::{Certificate, Validity};
 pub use client::{ClientFiles, ClientTls, check_name};
 pub use fault::{TlsFault, explain};
-pub use files::{certificate_der, read_secret, read_secrets};
+pub use files::{certificate_der, read_secret, read_secret_again, read_secrets};
 pub use server::{Reloaded, ServerFiles, ServerTls};
 pub use session::Session;
 
