@@ -26,6 +26,10 @@ const TEMPLATES_MAX: usize = 8;
 /// How many fields of a line are examined.
 const FIELDS_MAX: usize = 64;
 
+/// How many pieces of a line are examined, and in how many steps: a step adds a field, blanks or a mark. Marks without
+/// anything between them are one piece, and the other end of each may be searched for in all of the line.
+const PIECES_MAX: usize = 3 * FIELDS_MAX;
+
 /// How many fields with an address are tried.
 const CANDIDATES_MAX: usize = 6;
 
@@ -177,10 +181,11 @@ impl<'l> Fields<'l> {
         };
         let is_ltsv = line.contains('\t') && keyed(line, ':').is_some();
         let mut rest = line;
-        while let Some(first) = rest.chars().next() {
-            if FIELDS_MAX * 3 <= fields.pieces.len() {
-                break;
-            }
+        let mut steps = 0..PIECES_MAX;
+        while fields.pieces.len() < PIECES_MAX
+            && steps.next().is_some()
+            && let Some(first) = rest.chars().next()
+        {
             rest = match first {
                 ' ' | '\t' => {
                     fields.push(Piece::Gap, "");
@@ -406,4 +411,21 @@ fn keyed(text: &str, mark: char) -> Option<(&str, &str)> {
     let is_of_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let is_key = key.starts_with(|c: char| c.is_ascii_alphabetic()) && key.chars().all(is_of_key);
     is_key.then_some((key, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_line_of_marks_only_the_first_are_examined() {
+        for marks in ["[", "(", "|;", "[,", "(["] {
+            let line = marks.repeat(4_096);
+            let fields = Fields::of(line.as_bytes()).expect("text");
+            let [Piece::Text(text)] = &fields.pieces[..] else {
+                panic!("{marks}: {} pieces", fields.pieces.len());
+            };
+            assert!(text.len() <= PIECES_MAX, "{marks}: {}", text.len());
+        }
+    }
 }
