@@ -199,7 +199,7 @@ mod kafka {
     use crate::cli::limits_rows::{rolled_back, rows_text};
     use crate::cli::limits_wanted::{Wanted, edited, imported, set};
     use crate::cli::output::Format;
-    use crate::cli::{input_name, read_input, read_table};
+    use crate::cli::{input_name, open_table, read_input};
     use tollgate_log::kafka::{KafkaConfig, KafkaFault, Missing, check, reader};
     use tollgate_server::config::Config;
 
@@ -263,7 +263,7 @@ mod kafka {
                 }
             }
             Some(LimitsVerb::Import { file, act, .. }) => {
-                let mut rows = limits_edit::rows(&input_name(file), &read_table(file)?)?;
+                let mut rows = limits_edit::rows(&input_name(file), open_table(file)?)?;
                 for (_, change) in &mut rows {
                     change.domain = global.domain(change.domain.as_ref())?;
                 }

@@ -10,11 +10,13 @@
 //! place.
 
 use std::collections::HashMap;
+use std::io::BufRead;
 
 use tollgate_limits::{Limits, NotChanged, Own, Revision};
 use tollgate_shared::escape::escaped;
 
 use super::document_edit::{TextEdit, listed};
+use super::table_lines::TableLines;
 use crate::exit::Failure;
 use tollgate_api::amend::AmendRequest;
 use tollgate_replay::traffic::csv::fields as csv_fields;
@@ -60,16 +62,22 @@ impl StatedEdit {
 ///
 /// # Errors
 ///
-/// If columns are missing, or rows have faults: all of them are listed.
-pub fn rows(name: &str, text: &str) -> Result<Vec<(String, TextEdit)>, Failure> {
-    let mut lines = (1..).zip(text.trim_start_matches('\u{feff}').lines());
-    let heading = lines.next().map_or("", |(_, line)| line);
-    let columns = columns(name, heading)?;
+/// If the table cannot be read, columns are missing, or rows have faults: all of them are listed.
+pub fn rows(name: &str, table: impl BufRead) -> Result<Vec<(String, TextEdit)>, Failure> {
+    let mut lines = TableLines::new(name, table);
+    let heading = lines.next_line()?.map_or(Ok(""), |(_, line)| line);
+    let heading = heading.map_err(|fault| Failure::Data(format!("{name}:1: {fault}")))?;
+    let columns = columns(name, heading.trim_start_matches('\u{feff}'))?;
     let (mut rows, mut faults) = (Vec::new(), Vec::new());
     let mut lines_of = HashMap::new();
-    for (number, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
+    while let Some((number, line)) = lines.next_line()? {
         let place = format!("{name}:{number}");
-        match row(line, number, &columns, &mut lines_of) {
+        let read = match line {
+            Ok(line) if line.trim().is_empty() => continue,
+            Ok(line) => row(line, number, &columns, &mut lines_of),
+            Err(fault) => Err(fault),
+        };
+        match read {
             Ok(edit) => rows.push((place, edit)),
             Err(fault) => faults.push(format!("{place}: {fault}")),
         }
@@ -229,7 +237,7 @@ mod tests {
     #[test]
     fn rows_are_read_by_their_heading_and_faults_name_their_lines() {
         let text = "domain,resource,rate,hard\n\"new, inc\",api.search,7/s,\nb,api.search,,9/s\n\n";
-        let rows = rows("f.csv", text).expect("good rows");
+        let rows = rows("f.csv", text.as_bytes()).expect("good rows");
         assert_eq!(rows.len(), 2);
         assert_eq!(rows[0].0, "f.csv:2");
         let first = TextEdit {
@@ -242,7 +250,9 @@ mod tests {
         };
         assert_eq!(rows[0].1, first);
         let bad = "resource,domain,limit\nsandbox,acme,many\nsandbox,,3\nsandbox,acme,\"3\nsandbox,acme,\n";
-        let error = super::rows("f.csv", bad).expect_err("bad").to_string();
+        let error = super::rows("f.csv", bad.as_bytes())
+            .expect_err("bad")
+            .to_string();
         let places: Vec<_> = error.lines().map(|line| &line[..7]).collect();
         assert_eq!(
             places,
@@ -250,17 +260,27 @@ mod tests {
             "{error}"
         );
         let twice = "resource,domain,limit\nsandbox,acme,1\nsandbox,b,1\nsandbox,acme,2\n";
-        let error = super::rows("f.csv", twice).expect_err("twice").to_string();
+        let error = super::rows("f.csv", twice.as_bytes())
+            .expect_err("twice")
+            .to_string();
         assert_eq!(
             error,
             "f.csv:4: limit of acme of sandbox was stated in line 2 already, expected it once"
         );
-        assert!(super::rows("f.csv", "a,b\n").is_err());
+        assert!(super::rows("f.csv", &b"a,b\n"[..]).is_err());
+        let long = format!(
+            "resource,domain,limit\n\nsandbox,{},1\n",
+            "x".repeat(1 << 20)
+        );
+        let error = super::rows("f.csv", long.as_bytes())
+            .expect_err("long")
+            .to_string();
+        assert_eq!(error, "f.csv:3: the line is longer than 65536 bytes");
     }
 
     #[test]
     fn columns_and_cells_that_nobody_reads_are_refused() {
-        let error = |text: &str| rows("f.csv", text).expect_err("bad").to_string();
+        let error = |text: &str| rows("f.csv", text.as_bytes()).expect_err("bad").to_string();
         assert_eq!(
             error("resource,domain,rate,hrad,rate\na,b,1/s,2/s,3/s\n"),
             "f.csv:1: column \"hrad\": expected one of resource, domain, rate, hard, limit\n\
@@ -272,6 +292,9 @@ mod tests {
         );
         // Spreadsheets write empty cells behind the last column.
         let spread = "resource,domain,rate,,\na,b,1/s,,\n";
-        assert_eq!(rows("f.csv", spread).expect("good rows").len(), 1);
+        assert_eq!(
+            rows("f.csv", spread.as_bytes()).expect("good rows").len(),
+            1
+        );
     }
 }

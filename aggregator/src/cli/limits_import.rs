@@ -13,7 +13,7 @@ use std::path::Path;
 
 use super::document_edit::TextEdit;
 use super::operator::{OperatorNote, asked, limits_in_force, report_all};
-use super::{Global, input_name, limits_edit, read_table};
+use super::{Global, input_name, limits_edit, open_table};
 use crate::exit::{Exit, Failure};
 use tollgate_api::amend::{AmendRequest, AmendRow};
 
@@ -31,7 +31,7 @@ pub(super) fn import(
     file: &Path,
     (reason, expect_version, dry_run): (&str, Option<u64>, bool),
 ) -> Result<Exit, Failure> {
-    let mut rows = limits_edit::rows(&input_name(file), &read_table(file)?)?;
+    let mut rows = limits_edit::rows(&input_name(file), open_table(file)?)?;
     for (_, row) in &mut rows {
         row.domain = global.domain(row.domain.as_ref())?;
     }

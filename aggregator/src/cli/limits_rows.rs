@@ -103,7 +103,7 @@ mod tests {
     fn with_rows(csv: &str) -> Limits {
         let mut revision = Revision::of(&Limits::parse(DOCUMENT).expect("it is good"));
         let csv = format!("resource,domain,rate,hard,limit\n{csv}");
-        for (_, row) in rows("f.csv", &csv).expect("good rows") {
+        for (_, row) in rows("f.csv", csv.as_bytes()).expect("good rows") {
             let domain = row.domain.expect("a domain");
             let set = revision.set(&row.resource, &domain, row.own.as_ref());
             set.expect("it can be set");

@@ -197,7 +197,10 @@ mod tests {
     }
 
     fn import(csv: &str) -> Result<Wanted, Failure> {
-        let rows = rows("f.csv", &format!("resource,domain,rate,hard,limit\n{csv}"))?;
+        let rows = rows(
+            "f.csv",
+            format!("resource,domain,rate,hard,limit\n{csv}").as_bytes(),
+        )?;
         imported(&version(), &rows)
     }
 

@@ -49,12 +49,14 @@ pub mod output;
 pub mod pairs;
 pub mod serve;
 pub mod simulate;
+mod table_lines;
 pub mod top;
 pub mod topics;
 mod values;
 mod variables;
 
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
@@ -369,33 +371,17 @@ pub fn version() -> String {
 /// The most bytes of a document; limits documents have at most 512 KiB.
 const DOCUMENT_MAX: u64 = 64 << 20;
 
-/// The most bytes of a table of limits of single domains, of which a fleet has up to four million.
-const TABLE_MAX: u64 = 1 << 30;
-
 /// Reads a whole document; `-` is stdin.
 ///
 /// # Errors
 ///
 /// [`Failure::Input`] if it cannot be read or is too long, [`Failure::Data`] if it is not UTF-8.
 pub fn read_input(path: &std::path::Path) -> Result<String, Failure> {
-    read_text(path, DOCUMENT_MAX)
-}
-
-/// Reads a whole table; `-` is stdin.
-///
-/// # Errors
-///
-/// As [`read_input`].
-pub fn read_table(path: &std::path::Path) -> Result<String, Failure> {
-    read_text(path, TABLE_MAX)
-}
-
-fn read_text(path: &std::path::Path, bytes_max: u64) -> Result<String, Failure> {
     let name = input_name(path);
     let read = if path == std::path::Path::new("-") {
-        bounded_file::read_all(std::io::stdin().lock(), bytes_max)
+        bounded_file::read_all(std::io::stdin().lock(), DOCUMENT_MAX)
     } else {
-        bounded_file::read(path, bytes_max)
+        bounded_file::read(path, DOCUMENT_MAX)
     };
     let bytes = read.map_err(|source| Failure::Input {
         name: name.clone(),
@@ -407,6 +393,22 @@ fn read_text(path: &std::path::Path, bytes_max: u64) -> Result<String, Failure> 
             error.utf8_error().valid_up_to()
         ))
     })
+}
+
+/// Opens a table, which is read line by line; `-` is stdin.
+///
+/// # Errors
+///
+/// [`Failure::Input`] if it cannot be opened.
+pub fn open_table(path: &std::path::Path) -> Result<Box<dyn BufRead>, Failure> {
+    if path == std::path::Path::new("-") {
+        return Ok(Box::new(std::io::stdin().lock()));
+    }
+    let file = std::fs::File::open(path).map_err(|source| Failure::Input {
+        name: input_name(path),
+        source,
+    })?;
+    Ok(Box::new(BufReader::new(file)))
 }
 
 /// The name of an input in messages.
