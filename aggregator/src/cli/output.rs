@@ -101,12 +101,12 @@ impl Output {
                 coloured: wanted,
             });
         };
-        let create = |source| Failure::Create {
-            name: target.display().to_string(),
+        let create_at = |at: &Path, source| Failure::Create {
+            name: at.display().to_string(),
             source,
         };
-        // If the target does not exist, there is no link to follow.
-        let target = &std::fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
+        let target = &behind_links(target).map_err(|source| create_at(target, source))?;
+        let create = |source| create_at(target, source);
         let is_device = std::fs::metadata(target).is_ok_and(|found| !found.is_file());
         if is_device {
             let file = File::options().write(true).open(target).map_err(create)?;
@@ -291,6 +291,22 @@ impl Output {
     }
 }
 
+/// The file that a path leads to. It need not exist, also if the path is a link to it: the result is then written to
+/// where the link leads, as a shell does it.
+fn behind_links(target: &Path) -> io::Result<PathBuf> {
+    match std::fs::canonicalize(target) {
+        Ok(found) => return Ok(found),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(_) => {}
+    }
+    // Links in a circle are another error.
+    let mut target = target.to_owned();
+    while let Ok(next) = std::fs::read_link(&target) {
+        target = target.with_file_name(next);
+    }
+    Ok(target)
+}
+
 impl Drop for Output {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.sink, Sink::Done(io::sink())) {
@@ -376,6 +392,22 @@ mod tests {
                 .file_type()
                 .is_char_device()
         );
+        let (later, to_later) = (dir.path().join("later"), dir.path().join("to-later"));
+        std::os::unix::fs::symlink("later", &to_later).unwrap();
+        write(&to_later).unwrap();
+        assert!(to_later.is_symlink());
+        assert_eq!(std::fs::read_to_string(&later).unwrap(), "whole\n");
+        let nowhere = dir.path().join("nowhere");
+        std::os::unix::fs::symlink("none/report", &nowhere).unwrap();
+        let fault = Output::open(Some(&nowhere), Color::Auto).err().unwrap();
+        assert!(
+            fault.to_string().contains("none/report: No such"),
+            "{fault}"
+        );
+        let circle = dir.path().join("circle");
+        std::os::unix::fs::symlink("circle", &circle).unwrap();
+        let circle = Output::open(Some(&circle), Color::Auto);
+        assert!(matches!(circle, Err(Failure::Create { .. })));
         let directory = Output::open(Some(dir.path()), Color::Auto);
         assert!(matches!(directory, Err(Failure::Create { .. })));
     }
