@@ -1,8 +1,9 @@
-//! SIGINT, SIGTERM and SIGHUP in commands that run for a while.
+//! SIGINT, SIGTERM, SIGHUP and SIGXFSZ in commands that run for a while.
 //!
 //! ```text
 //! a file that is being written     removed, then the command ends with 130, 143 or 129
 //! a command that goes on for ever  asks whether it is to stop, completes its result, and ends with 0
+//! a file beyond `ulimit -f`        cannot be written, as on a full disk (SIGXFSZ would kill the command)
 //! ```
 //!
 //! `hit`, `demo`, `serve` and `gateway` have handlers of their own. Under `nohup` a closed terminal ends nothing. What
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{Exit, Failure};
@@ -129,6 +131,8 @@ fn on_signals(mut each: impl FnMut(Exit) + Send + 'static) -> io::Result<()> {
         true => None,
         false => Some(signal(SignalKind::hangup())?),
     };
+    // It stays caught when its receiver is dropped.
+    drop(signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?);
     drop(guard);
     let wait = move || loop {
         let exit = runtime.block_on(async {

@@ -1,8 +1,9 @@
 //! A journal that lost files, that cannot be closed, or that has too few descriptors or bytes: each is named, with an exit
 //! code of its own.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::support::{LIMITS, directory, run, serve};
 
@@ -124,4 +125,52 @@ fn too_few_descriptors_are_refused_at_start() {
     assert_eq!(output.status.code(), Some(78), "{text}");
     assert!(text.contains("may open 64 files"), "{text}");
     assert!(text.contains("4 partitions needs 92"), "{text}");
+}
+
+#[test]
+fn a_bound_on_the_length_of_files_is_like_a_full_disk() {
+    let dir = directory(&format!("{LIMITS}# {}\n", "x".repeat(64 << 10)));
+    let any = "127.0.0.1:0";
+    let mut child = Command::new("sh")
+        .current_dir(dir.path())
+        .args(["-c", "ulimit -f 16; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["serve", "--http", any, "--agents", any, "--feed", any])
+        .args([
+            "--limits",
+            "limits.toml",
+            "--partitions",
+            "4",
+            "--with-stdin",
+        ])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let is_down = |line: &String| line.contains("the log accepts nothing");
+    let line = lines.by_ref().map(Result::unwrap).find(is_down);
+    let line = line.expect("the limits do not fit into a file");
+    assert!(line.contains("limits-00000"), "{line}");
+    assert!(line.contains("File too large"), "{line}");
+    // It goes on, and stops when it is to.
+    drop(child.stdin.take());
+    lines.for_each(drop);
+    assert!(child.wait().unwrap().code().is_some());
+}
+
+#[test]
+fn a_result_beyond_the_length_of_files_is_not_left_behind() {
+    let dir = directory(LIMITS);
+    let output = Command::new("sh")
+        .current_dir(dir.path())
+        .args(["-c", "ulimit -f 1; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["completions", "bash", "-o", "script"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(74), "{text}");
+    assert!(text.contains("script: File too large"), "{text}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }

@@ -1,5 +1,7 @@
-//! Signals: SIGTERM and SIGINT shut the process down, SIGHUP reads the limits file again.
+//! Signals: SIGTERM and SIGINT shut the process down, SIGHUP reads the limits file again. SIGXFSZ, which would kill the
+//! process, does nothing: a write beyond the allowed length of a file (`ulimit -f`) then fails like one to a full disk.
 
+use rustix::process::Signal as SignalNumber;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -36,6 +38,8 @@ impl Signals {
                 source,
             })
         };
+        // It stays caught when its receiver is dropped.
+        drop(catch(SignalKind::from_raw(SignalNumber::XFSZ.as_raw()))?);
         Ok(Self {
             terminate: catch(SignalKind::terminate())?,
             interrupt: catch(SignalKind::interrupt())?,
