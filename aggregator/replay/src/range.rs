@@ -117,7 +117,8 @@ impl Range {
 ///
 /// What was expected.
 pub fn parse_point(text: &str, now: Timestamp) -> Result<Point, &'static str> {
-    const EXPECTED: &str = "expected an instant (2026-11-21T12:00:00Z), a time ago (-2h), or a record (@3:18250: partition, offset)";
+    const EXPECTED: &str = "expected an instant of the years 1970 to 9999 (2026-11-21T12:00:00Z), a time ago (-2h), or a \
+         record (@3:18250: partition, offset)";
     if let Some(place) = text.strip_prefix('@') {
         let (partition, offset) = place.split_once(':').ok_or(EXPECTED)?;
         return Ok(Point::Offset {
@@ -128,7 +129,7 @@ pub fn parse_point(text: &str, now: Timestamp) -> Result<Point, &'static str> {
     parse_instant(text, now).map(Point::At).ok_or(EXPECTED)
 }
 
-/// Parses an instant: RFC 3339, a time ago, or microseconds since the epoch as reports write them.
+/// Parses an instant: RFC 3339 from 1970 to 9999, a time ago, or microseconds since the epoch as reports write them.
 pub fn parse_instant(text: &str, now: Timestamp) -> Option<Timestamp> {
     if let Some(ago) = text.strip_prefix('-') {
         let ago: Span = tollgate_limits::parse_span(ago)?;

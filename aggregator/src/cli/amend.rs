@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use tollgate_shared::escape::escaped;
 use tollgate_shared::networks::network_of_domain;
-use tollgate_shared::time::Span;
+use tollgate_shared::time::{Span, Timestamp};
 
 use super::Global;
 use super::operator::{OperatorNote, Spoken, ask, get, name};
@@ -23,6 +23,7 @@ use super::output::Format;
 use crate::exit::{Exit, Failure};
 use tollgate_api::amend::AmendRequest;
 use tollgate_api::limits::{LimitsView, SwitchView};
+use tollgate_replay::range::Utc;
 
 /// What `reset` takes.
 #[derive(Debug, Args)]
@@ -77,8 +78,8 @@ pub struct BanArgs {
     #[arg(long = "for", value_name = "DURATION", value_parser = super::values::span, conflicts_with = "until")]
     lasts: Option<Span>,
     /// Until when, as in 2026-11-30T12:00:00Z
-    #[arg(long, value_name = "TIME")]
-    until: Option<jiff::Timestamp>,
+    #[arg(long, value_name = "TIME", value_parser = super::values::date)]
+    until: Option<Timestamp>,
     #[command(flatten)]
     word: OperatorNote,
     #[command(flatten)]
@@ -170,18 +171,18 @@ pub fn refund(global: &Global, args: &RefundArgs) -> Result<Exit, Failure> {
 /// As [`ask`].
 pub fn ban(global: &Global, args: &BanArgs) -> Result<Exit, Failure> {
     let now = tollgate_log::clock::wall();
-    let until = match (args.until, args.lasts) {
-        (Some(until), _) => Some(u64::try_from(until.as_microsecond()).unwrap_or(0)),
-        (None, Some(lasts)) => Some(now.saturating_add(lasts).as_micros()),
-        (None, None) => None,
-    };
-    if until.is_some_and(|until| until <= now.as_micros()) {
-        return Err(Failure::Usage(
-            "the end of the ban is not after now".to_owned(),
-        ));
+    let until = args
+        .until
+        .or(args.lasts.map(|lasts| now.saturating_add(lasts)));
+    if let Some(until) = until.filter(|until| *until <= now) {
+        return Err(Failure::Usage(format!(
+            "the end of the ban is {}, expected an instant after now, {}",
+            Utc(until),
+            Utc(now)
+        )));
     }
     let act = AmendRequest {
-        until_us: until,
+        until_us: until.map(Timestamp::as_micros),
         ..args.banned.asked("ban")?
     };
     if let Some(domain) = act

@@ -157,7 +157,8 @@ pub(super) fn list(global: &Global, history: &History) -> Result<Exit, Failure> 
         match global.format {
             Format::Json => output.json(&view)?,
             Format::Text => {
-                let at = jiff::Timestamp::from_microsecond(entry.at_us as i64);
+                let micros = i64::try_from(entry.at_us).unwrap_or(i64::MAX);
+                let at = jiff::Timestamp::from_microsecond(micros);
                 let at = at.map_or_else(|_| "?".to_owned(), |at| format!("{at:.0}"));
                 let mark = if view.in_force { "*" } else { " " };
                 let what = match &view.amendment {

@@ -136,9 +136,10 @@ impl RangeArgs {
         let now = tollgate_log::clock::wall();
         let point = |flag: &str, text: &Option<String>| {
             let parsed = text.as_ref().map(|text| parse_point(text, now));
-            parsed
-                .transpose()
-                .map_err(|expected| Failure::Usage(format!("{flag}: {expected}")))
+            parsed.transpose().map_err(|expected| {
+                let found = text.as_deref().unwrap_or_default();
+                Failure::Usage(format!("{flag} {found:?}: {expected}"))
+            })
         };
         Ok(Range {
             from: point("--from", &self.from)?,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use tollgate_limits::{Rate, parse_rate, parse_span};
-use tollgate_shared::time::Span;
+use tollgate_shared::time::{Span, Timestamp};
 
 /// A duration.
 ///
@@ -53,6 +53,19 @@ pub fn instant(text: &str) -> Result<Span, &'static str> {
     Ok(Span::from_micros(
         micros.saturating_add(part * unit / scale),
     ))
+}
+
+/// A date with its time. Later ones have no text, and earlier ones are before all logs.
+///
+/// # Errors
+///
+/// What was expected.
+pub fn date(text: &str) -> Result<Timestamp, &'static str> {
+    let at: Option<jiff::Timestamp> = text.parse().ok();
+    let micros = at.and_then(|at| u64::try_from(at.as_microsecond()).ok());
+    micros.map(Timestamp::from_micros).ok_or(
+        "expected an instant as in 2026-11-30T12:00:00Z, from 1970-01-01T00:00:00Z to 9999-12-30T22:00:00Z",
+    )
 }
 
 /// An aggregator's HTTP address, without a slash at the end.
@@ -113,6 +126,28 @@ mod tests {
             "http://a?b",
         ] {
             assert!(url(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_date_is_between_the_first_and_the_last() {
+        let micros = |text| date(text).map(Timestamp::as_micros);
+        assert_eq!(micros("1970-01-01T00:00:00Z"), Ok(0));
+        assert_eq!(
+            micros("2026-11-30T12:00:00+02:00"),
+            Ok(1_796_032_800_000_000)
+        );
+        assert_eq!(micros("2300-01-01T00:00:00Z"), Ok(10_413_792_000_000_000));
+        assert_eq!(micros("9999-12-30T22:00:00Z"), Ok(253_402_207_200_000_000));
+        for wrong in [
+            "1960-01-01T00:00:00Z",
+            "9999-12-31T00:00:00Z",
+            "10000-01-01T00:00:00Z",
+            "99999-01-01T00:00:00Z",
+            "2026-11-30",
+        ] {
+            let expected = micros(wrong).expect_err(wrong);
+            assert!(expected.contains("to 9999-12-30T22:00:00Z"), "{expected}");
         }
     }
 

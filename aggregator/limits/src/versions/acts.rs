@@ -84,12 +84,14 @@ fn and_more(rows: usize) -> String {
 }
 
 fn until_text(until: Timestamp) -> String {
-    match until {
-        Timestamp::MAX => "until it is ended".to_owned(),
-        until => match jiff::Timestamp::from_microsecond(until.as_micros() as i64) {
-            Ok(at) => format!("until {at}"),
-            Err(_) => format!("until {} us", until.as_micros()),
-        },
+    if until == Timestamp::MAX {
+        return "until it is ended".to_owned();
+    }
+    let micros = i64::try_from(until.as_micros()).ok();
+    match micros.and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok()) {
+        Some(at) => format!("until {at}"),
+        // Beyond the year 9999.
+        None => format!("until {} us", until.as_micros()),
     }
 }
 
@@ -124,4 +126,28 @@ fn set(row: &SetRow) -> String {
 
 fn everywhere(resource: &Option<Box<str>>) -> Escaped<'_> {
     escaped(resource.as_deref().unwrap_or("*"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_beyond_all_dates_is_no_early_one() {
+        let text = |until| {
+            in_one_line(&Act::Ban {
+                resource: None,
+                domain: "mallory".into(),
+                until: Timestamp::from_micros(until),
+            })
+        };
+        assert_eq!(
+            text(1_800_000_000_000_000),
+            "ban * mallory until 2027-01-15T08:00:00Z"
+        );
+        assert_eq!(text(u64::MAX), "ban * mallory until it is ended");
+        for beyond in [253_402_207_201_000_000, u64::MAX / 2 + 2, u64::MAX - 1] {
+            assert_eq!(text(beyond), format!("ban * mallory until {beyond} us"));
+        }
+    }
 }

@@ -270,8 +270,11 @@ fn read_hash(text: &str) -> Result<[u8; 32], String> {
 }
 
 fn read_instant(stated: &toml::value::Datetime) -> Result<u64, String> {
-    let expected =
-        || format!("expires = {stated}: expected an instant in UTC, such as 2027-01-01T00:00:00Z");
+    let expected = || {
+        format!(
+            "expires = {stated}: expected an instant in UTC from 1970 on, such as 2027-01-01T00:00:00Z"
+        )
+    };
     let (Some(date), Some(time), Some(toml::value::Offset::Z)) =
         (stated.date, stated.time, stated.offset)
     else {
