@@ -380,7 +380,11 @@ impl Looked<'_> {
 
 /// The first of these names that a column has, as its whole name or else as the end of a path. Returns the column.
 fn find_named(called: &[Vec<String>], names: &[&str]) -> Option<usize> {
-    let whole = |name: &&str| called.iter().position(|ends| ends[0] == *name);
+    let whole = |name: &&str| {
+        called
+            .iter()
+            .position(|ends| ends.first().is_some_and(|end| end == name))
+    };
     let end = |name: &&str| {
         let is = |ends: &Vec<String>| ends.iter().any(|end| end == *name);
         called.iter().position(is)

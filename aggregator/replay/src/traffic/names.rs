@@ -144,8 +144,14 @@ pub(super) fn plain(name: &str) -> String {
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// The plain names of a path with dots, as a whole and from each of its parts to the end.
+/// The most parts of a path that may end in a known name; those of programs have few.
+const PARTS_MAX: usize = 16;
+
+/// The plain names of a path with dots, as a whole and from each of its parts to the end; none if it has too many parts.
 pub(super) fn ends(parts: &[&str]) -> Vec<String> {
+    if PARTS_MAX < parts.len() {
+        return Vec::new();
+    }
     let ends = (0..parts.len()).map(|from| plain(&parts[from..].concat()));
     ends.collect()
 }
@@ -161,6 +167,16 @@ pub(super) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_of_too_many_parts_has_no_known_ends() {
+        assert_eq!(
+            ends(&["request", "client", "IP"]),
+            ["requestclientip", "clientip", "ip"]
+        );
+        assert_eq!(ends(&["ip"; PARTS_MAX]).len(), PARTS_MAX);
+        assert!(ends(&["ip"; PARTS_MAX + 1]).is_empty());
+    }
 
     #[test]
     fn one_name_is_known_however_it_is_written() {
