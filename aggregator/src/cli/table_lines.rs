@@ -13,6 +13,9 @@ const TABLE_MAX: u64 = 1 << 30;
 /// The most bytes of a line: names and rates have at most 256 each.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
+/// A line with its number, or what is wrong with it.
+type NumberedLine<'l> = (u64, Result<&'l str, String>);
+
 /// A table that is being read.
 pub struct TableLines<R> {
     name: String,
@@ -38,12 +41,12 @@ impl<R: BufRead> TableLines<R> {
         }
     }
 
-    /// The next line with its number, or what is wrong with it; `None` at the end.
+    /// The next line; `None` at the end.
     ///
     /// # Errors
     ///
     /// [`Failure::Input`] if the table cannot be read, or is too long.
-    pub fn next_line(&mut self) -> Result<Option<(u64, Result<&str, String>)>, Failure> {
+    pub fn next_line(&mut self) -> Result<Option<NumberedLine<'_>>, Failure> {
         let read = self.read_line().map_err(|source| Failure::Input {
             name: self.name.clone(),
             source,
