@@ -207,7 +207,8 @@ async fn a_tenant_whose_name_is_not_ascii_is_limited_too() {
     ] {
         let value = http::HeaderValue::from_bytes(sent).expect("a value");
         let mut request = request("acme");
-        request.headers_mut().insert("x-tenant", value);
+        let headers = request.headers_mut().expect("valid so far");
+        headers.insert("x-tenant", value);
         assert_eq!(
             ask(&layer, empty(request)).await.status(),
             status,
