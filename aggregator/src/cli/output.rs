@@ -297,6 +297,8 @@ fn behind_links(target: &Path) -> io::Result<PathBuf> {
     match std::fs::canonicalize(target) {
         Ok(found) => return Ok(found),
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        // A pipe has no path: /dev/stdout leads to `pipe:[123]`.
+        Err(_) if target.exists() => return Ok(target.to_owned()),
         Err(_) => {}
     }
     // Links in a circle are another error.
