@@ -73,13 +73,18 @@ impl<'r> Head<'r> {
     /// The value of a header field, the first if there are several; `None` if it is absent or not visible text.
     /// Header fields come from clients.
     pub fn header(&self, name: &str) -> Option<&'r str> {
-        let value = match self.0 {
-            HeadParts::Http { headers, .. } => headers.get(name)?.as_bytes(),
-            #[cfg(feature = "actix")]
-            HeadParts::Actix { head, .. } => of_name(head, name).next()?,
-        };
+        let value = self.header_bytes(name)?;
         let is_visible = value.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
         std::str::from_utf8(value).ok().filter(|_| is_visible)
+    }
+
+    /// The bytes of a header field's value, the first if there are several.
+    pub(crate) fn header_bytes(&self, name: &str) -> Option<&'r [u8]> {
+        match self.0 {
+            HeadParts::Http { headers, .. } => headers.get(name).map(http::HeaderValue::as_bytes),
+            #[cfg(feature = "actix")]
+            HeadParts::Actix { head, .. } => of_name(head, name).next(),
+        }
     }
 
     /// All values of a header field, in their order.

@@ -43,7 +43,7 @@ pub fn header(
     name: &'static str,
 ) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
     move |head: Head<'_>| {
-        let value = head.header_values(name).into_iter().next()?;
+        let value = head.header_bytes(name)?;
         match String::from_utf8_lossy(value.trim_ascii()) {
             value if value.is_empty() => None,
             value => Some(value),
