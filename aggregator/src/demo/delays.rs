@@ -98,18 +98,26 @@ impl Delays {
     }
 }
 
-/// When a window was full in fact, given the call that filled it in the log: each agent's calls of the pair by the
-/// monotonic clock, in order, and how many of them the log had by then.
+/// One agent's calls of a pair.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MadeCalls<'a> {
+    /// When they were made, by the monotonic clock, in order.
+    pub at_ns: &'a [u64],
+    /// How many of them the log had when the denial was stated.
+    pub in_log: usize,
+    /// How many it has in the end: a call that never reaches it fills nothing.
+    pub in_log_at_end: usize,
+}
+
+/// When a window was full in fact, given the call that filled it in the log.
 ///
 /// Calls that were made before and reach the log later count at their own instants, so that the window was full that
 /// many calls earlier.
-pub(super) fn full_at_ns<'a>(
-    filled_ns: u64,
-    agents: impl Iterator<Item = (&'a [u64], usize)>,
-) -> u64 {
-    let before = |(calls, in_log): (&'a [u64], usize)| {
-        let before = calls.partition_point(|at_ns| *at_ns <= filled_ns);
-        (&calls[..before], before.saturating_sub(in_log))
+pub(super) fn full_at_ns<'a>(filled_ns: u64, agents: impl Iterator<Item = MadeCalls<'a>>) -> u64 {
+    let before = |calls: MadeCalls<'a>| {
+        let before = calls.at_ns.partition_point(|at_ns| *at_ns <= filled_ns);
+        let missing = before.min(calls.in_log_at_end).saturating_sub(calls.in_log);
+        (&calls.at_ns[..before], missing)
     };
     let agents: Vec<_> = agents.map(before).collect();
     let missing: usize = agents.iter().map(|(_, missing)| missing).sum();
@@ -165,11 +173,19 @@ mod tests {
     #[test]
     fn calls_that_reach_the_log_late_fill_a_window_all_the_same() {
         let (first, second) = ([10, 20, 30, 40], [15, 25, 35, 45]);
-        let full = |in_log| full_at_ns(35, [(&first[..], in_log), (&second[..], 3)].into_iter());
+        let of = |at_ns, in_log, in_log_at_end| MadeCalls {
+            at_ns,
+            in_log,
+            in_log_at_end,
+        };
+        let full_of = |agents: [MadeCalls<'_>; 2]| full_at_ns(35, agents.into_iter());
+        let full = |in_log| full_of([of(&first, in_log, 4), of(&second, 3, 4)]);
         assert_eq!(full(3), 35, "all calls up to then are in the log");
         // Two calls at 20 and 30 are not: the window was full with the one at 25.
         assert_eq!(full(1), 25);
         assert_eq!(full(0), 20);
+        // Calls that the log never has excuse nothing.
+        assert_eq!(full_of([of(&first, 1, 1), of(&second, 3, 4)]), 35);
         let none = std::iter::empty();
         assert_eq!(full_at_ns(35, none), 35);
     }

@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use tollgate_limits::Limits;
-use tollgate_model::InlineLimiter;
 use tollgate_model::log::EntryRuling;
+use tollgate_model::{End, InlineLimiter};
 
-use super::delays::{Delays, EnteredDenials, full_at_ns};
+use super::delays::{Delays, DenialPlace, EnteredDenials, MadeCalls, full_at_ns};
 use super::effect::{self, Logged};
 use super::figures::{Overshoot, Windows, overshoot, percentile};
 use super::player::{CallAnswer, PlayerLine};
@@ -100,6 +100,18 @@ struct PairCalls {
     logged: Vec<Logged>,
 }
 
+/// A denial of a pair, as the log has it.
+#[derive(Debug)]
+struct StatedDenial {
+    pair: (String, String),
+    place: DenialPlace,
+    /// When the call that filled the window was made.
+    filled_ns: u64,
+    /// How many calls of the pair the log had then, by agents that made some.
+    in_log: Vec<usize>,
+    end: End,
+}
+
 /// By resource and domain.
 type LetThrough = HashMap<String, HashMap<String, PairCalls>>;
 
@@ -110,6 +122,7 @@ pub struct Bench<'a> {
     let_through: Vec<LetThrough>,
     /// The denials that each agent entered, by agent.
     entered: Vec<EnteredDenials>,
+    stated: Vec<StatedDenial>,
     delays: Delays,
     reached: BTreeSet<(String, Option<String>)>,
     verdict: Verdict,
@@ -123,6 +136,7 @@ impl<'a> Bench<'a> {
             model_check,
             let_through: Vec::new(),
             entered: Vec::new(),
+            stated: Vec::new(),
             delays: Delays::default(),
             reached: BTreeSet::new(),
             verdict: Verdict::default(),
@@ -219,24 +233,25 @@ impl<'a> Bench<'a> {
             else {
                 continue;
             };
-            let of_pair = self.let_through.iter().filter_map(|through| {
-                let calls = through.get(&scope.resource)?.get(domain)?;
-                Some((calls.monotonic_ns.as_slice(), calls.logged.len()))
-            });
-            let filled_ns = full_at_ns(*filled_ns, of_pair);
-            let wall_us = self.wall_of(filled_ns);
-            if self.observations.outage_us <= wall_us {
-                continue;
-            }
-            let place = (
-                ruled.partition,
-                statement.position.offset,
-                statement.position.entry,
-            );
             let pair = (scope.resource.clone(), domain.clone());
-            let filled = (filled_ns, wall_us);
-            self.delays.add(pair, place, filled, denial.end);
+            self.stated.push(StatedDenial {
+                place: (
+                    ruled.partition,
+                    statement.position.offset,
+                    statement.position.entry,
+                ),
+                filled_ns: *filled_ns,
+                in_log: self.of_pair(&pair).map(|of| of.logged.len()).collect(),
+                end: denial.end,
+                pair,
+            });
         }
+    }
+
+    /// The calls of a pair by each agent that made some.
+    fn of_pair(&self, (resource, domain): &(String, String)) -> impl Iterator<Item = &PairCalls> {
+        let through = self.let_through.iter();
+        through.filter_map(move |through| through.get(resource)?.get(domain))
     }
 
     /// The wall time of a monotonic instant, derived from the first call that was made.
@@ -395,7 +410,22 @@ fn calls_before_the_outage(observations: &Observations<'_>) -> Vec<(u64, usize, 
 }
 
 impl Bench<'_> {
+    /// Measures the delays, once it is known which calls reached the log.
     fn measure_delays(&mut self) {
+        for stated in std::mem::take(&mut self.stated) {
+            let calls = self.of_pair(&stated.pair).zip(&stated.in_log);
+            let made = calls.map(|(calls, in_log)| MadeCalls {
+                at_ns: &calls.monotonic_ns,
+                in_log: *in_log,
+                in_log_at_end: calls.logged.len(),
+            });
+            let full_ns = full_at_ns(stated.filled_ns, made);
+            let wall_us = self.wall_of(full_ns);
+            if wall_us < self.observations.outage_us {
+                let full = (full_ns, wall_us);
+                self.delays.add(stated.pair, stated.place, full, stated.end);
+            }
+        }
         let measured = self.delays.measure(&self.entered);
         self.verdict.denials = self.delays.count();
         self.verdict.delays_us = measured.each_us;
