@@ -19,11 +19,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1);
     let address = address.unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let agent = Agent::from_env()?;
-    agent.ready(Duration::from_millis(500)).await;
     let often = LimitLayer::new(agent.rate("api.search"), key::header("x-tenant"))
         .or_domain("anonymous")
         .tell_always();
-    let at_a_time = HoldLayer::new(agent.copies("api.exports"), key::header("x-tenant"));
+    let at_a_time =
+        HoldLayer::new(agent.copies("api.exports"), key::header("x-tenant")).or_domain("anonymous");
+    // Behind the handles, whose limits and denials it waits for.
+    agent.ready(Duration::from_millis(500)).await;
     let app = move || {
         let search = web::resource("/search").wrap(often.clone()).to(search);
         let export = web::resource("/export").wrap(at_a_time.clone()).to(export);
