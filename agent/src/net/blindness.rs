@@ -1,8 +1,8 @@
 //! When an agent says in its log that it is blind, and that it no longer is.
 //!
 //! ```text
-//! no aggregator for a minute (or 10 s since the start)    one line
-//! all partitions are current again                        one more
+//! a partition has no current watermark for 10 s    one line; after the minute for which the last one held, or at the start
+//! all partitions are current again                 one more
 //! ```
 //!
 //! Without these lines a service whose limits do not apply looks like any other one. Knows nothing of leases. What stays

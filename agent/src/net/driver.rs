@@ -258,8 +258,8 @@ impl<W: Transport> Driver<W> {
         match self.blindness.look(self.shared.liveness.blind_since(), now) {
             Some(BlindNews::Blind(blind_for)) => tracing::warn!(
                 %blind_for,
-                "no aggregator rules, as far as this agent has heard: its calls pass, unless the limits that it knows state \
-                 otherwise (`blind`)"
+                "some or all partitions are ruled by nobody, as far as this agent has heard: their calls pass, unless the \
+                 limits that it knows state otherwise (`blind`)"
             ),
             Some(BlindNews::Over) => tracing::info!("aggregators rule all partitions again"),
             None => {}
