@@ -43,11 +43,8 @@ pub fn header(
     name: &'static str,
 ) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
     move |head: Head<'_>| {
-        let value = head.header_bytes(name)?;
-        match String::from_utf8_lossy(value.trim_ascii()) {
-            value if value.is_empty() => None,
-            value => Some(value),
-        }
+        let value = String::from_utf8_lossy(head.header_bytes(name)?.trim_ascii());
+        (!value.is_empty()).then_some(value)
     }
 }
 

@@ -162,15 +162,11 @@ pub fn revoke(dir: &Path, name: &str) -> Result<Vec<String>, Failure> {
         "{}: tokens.{name} is revoked; aggregators that follow this file close its connections within 2 s",
         path.display()
     )];
-    match is_other_token(&secret, taken_out.as_ref()) {
-        true => lines.push(format!(
-            "{}: kept, it has another token by now",
-            secret.display()
-        )),
-        false if std::fs::remove_file(&secret).is_ok() => {
-            lines.push(format!("{}: removed", secret.display()));
-        }
-        false => {}
+    if is_other_token(&secret, taken_out.as_ref()) {
+        let text = "kept, it has another token by now";
+        lines.push(format!("{}: {text}", secret.display()));
+    } else if std::fs::remove_file(&secret).is_ok() {
+        lines.push(format!("{}: removed", secret.display()));
     }
     Ok(lines)
 }

@@ -47,15 +47,14 @@ pub(crate) fn ca_file(stated: PathBuf) -> Result<PathBuf, TlsFault> {
 }
 
 /// Refuses a file that is not a regular one, where it is read again while the process runs: a pipe in its place could
-/// hold up the reader for ever.
+/// hold up the reader for ever. If nothing can be seen at a path, reading it says why.
 pub(crate) fn check_regular(path: &Path) -> Result<(), TlsFault> {
-    let failed = |source| TlsFault::Read {
-        path: path.to_owned(),
-        source,
-    };
-    match std::fs::metadata(path).map_err(failed)?.is_file() {
-        true => Ok(()),
-        false => Err(failed(std::io::Error::other("not a regular file"))),
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(TlsFault::Read {
+            path: path.to_owned(),
+            source: std::io::Error::other("not a regular file"),
+        }),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 
@@ -102,10 +101,7 @@ pub fn read_secret(path: &Path) -> Result<String, TlsFault> {
 ///
 /// As [`read_secret`], and if it is a pipe, a device or a directory.
 pub fn read_secret_again(path: &Path) -> Result<String, TlsFault> {
-    // What does not exist has a fault of its own.
-    if path.exists() {
-        check_regular(path)?;
-    }
+    check_regular(path)?;
     read_secret(path)
 }
 

@@ -82,8 +82,10 @@ impl Rls {
         let mut decision = deciding.decide(&read);
         decision.headers = self.settings.shown(decision.headers);
         let refusal = decision.refusal.take();
-        let answered = |answer| self.settings.told_refused(answer);
-        decision.refusal = refusal.map(|answer| answered(answer).denied_as(STATUS_OF_ENVOY));
+        decision.refusal = refusal.map(|answer| {
+            let told = self.settings.told_refused(answer);
+            told.denied_as(STATUS_OF_ENVOY)
+        });
         Ok(Response::new(respond(&decision)))
     }
 }
