@@ -24,20 +24,12 @@ use crate::stats::{Counters, Stats};
 
 /// An agent: decides calls in this process, and talks to the aggregators in the background. Cheap to clone.
 ///
-/// When the last clone is dropped, the agent's threads end at once, and records that were not sent are lost;
-/// [`Agent::shutdown`] sends them first. Handles that were taken from the agent let every call through after that,
-/// except calls for strict copies, which nobody can grant any more.
-#[derive(Clone)]
+/// Handles that were taken from the agent, holds and estimates keep it at work, too. When the last of them and the last
+/// clone are dropped, the agent's threads end at once, and records that were not sent are lost; [`Agent::shutdown`] sends
+/// them first.
+#[derive(Clone, Debug)]
 pub struct Agent {
     inner: Arc<AgentInner>,
-}
-
-impl fmt::Debug for Agent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agent")
-            .field("name", &self.inner.name)
-            .finish_non_exhaustive()
-    }
 }
 
 /// What happened to everything that an agent recorded.
@@ -58,13 +50,21 @@ pub enum KillSwitch {
     Off,
 }
 
-/// Ends the threads when the last handle is dropped.
+/// Ends the threads when it is dropped: with the last clone of the agent, handle, hold or estimate.
 pub(crate) struct AgentInner {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     name: String,
     ending: Arc<Ending>,
     /// `None` if there are no threads.
     orders: Option<mpsc::Sender<AgentOrder>>,
+}
+
+impl fmt::Debug for AgentInner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 impl AgentInner {
@@ -128,7 +128,7 @@ impl Agent {
     /// assert!(search.hit("acme").is_ok());
     /// ```
     pub fn rate(&self, resource: &str) -> Rate {
-        Rate::new(self.resource(resource, 0), Arc::clone(&self.inner.shared))
+        Rate::new(self.resource(resource, 0), Arc::clone(&self.inner))
     }
 
     /// A handle for a copy-limited resource. As with [`Agent::rate`], take handles at the start and keep them. The
@@ -145,7 +145,7 @@ impl Agent {
         if !resource.is_joined_as_rate() {
             resource.set_flag(OF_COPIES, true);
         }
-        Copies::new(resource, Arc::clone(&self.inner.shared))
+        Copies::new(resource, Arc::clone(&self.inner))
     }
 
     /// The rules that turn Envoy's descriptors of this domain into uses of resources: `[descriptors.NAME]` of the
@@ -162,7 +162,7 @@ impl Agent {
     /// ```
     pub fn descriptors(&self, domain: &str) -> Descriptors {
         let resource = self.resource(&resource_of_rules(domain), 0);
-        Descriptors::new(resource, Arc::clone(&self.inner.shared))
+        Descriptors::new(resource, Arc::clone(&self.inner))
     }
 
     fn resource(&self, name: &str, flags: u32) -> Arc<Resource> {
@@ -359,6 +359,28 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
+
+    #[test]
+    fn handles_holds_and_estimates_keep_their_agent_at_work() {
+        let keep: [fn(&Agent) -> Box<dyn std::any::Any>; 5] = [
+            |agent| Box::new(agent.rate("r")),
+            |agent| Box::new(agent.copies("c")),
+            |agent| Box::new(agent.descriptors("d")),
+            |agent| Box::new(agent.copies("c").reserve("acme", 1)),
+            |agent| Box::new(agent.rate("r").hit_estimated("acme", 1)),
+        ];
+        for (n, keep) in keep.iter().enumerate() {
+            let agent = Agent::builder().aggregator("127.0.0.1:1").build();
+            let agent = agent.expect("the settings are right");
+            let (shared, ending) = (&agent.inner.shared, &agent.inner.ending);
+            let (shared, ending) = (Arc::clone(shared), Arc::clone(ending));
+            let kept = keep(&agent);
+            drop(agent);
+            assert!(!shared.has_ended() && !ending.is_now(), "{n}");
+            drop(kept);
+            assert!(shared.has_ended() && ending.is_now(), "{n}");
+        }
+    }
 
     #[test]
     fn without_a_flusher_the_network_thread_ends() {

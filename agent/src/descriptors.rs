@@ -10,14 +10,15 @@ use std::sync::Arc;
 use tollgate_shared::descriptors::Matched;
 use tollgate_shared::wire::public::Kind;
 
+use crate::agent::AgentInner;
 use crate::resource::Resource;
-use crate::shared::Shared;
 
 /// The rules of one domain of descriptors (`[descriptors.NAME]` of the limits). Cheap to clone.
 #[derive(Clone)]
 pub struct Descriptors {
     resource: Arc<Resource>,
-    shared: Arc<Shared>,
+    /// The agent works for as long as its handles live.
+    agent: Arc<AgentInner>,
 }
 
 impl fmt::Debug for Descriptors {
@@ -43,8 +44,8 @@ pub enum Applied {
 }
 
 impl Descriptors {
-    pub(crate) fn new(resource: Arc<Resource>, shared: Arc<Shared>) -> Self {
-        Self { resource, shared }
+    pub(crate) fn new(resource: Arc<Resource>, agent: Arc<AgentInner>) -> Self {
+        Self { resource, agent }
     }
 
     /// Applies the rules to a descriptor with these entries, each a key and a value. The first rule that matches
@@ -66,7 +67,8 @@ impl Descriptors {
         let public = self.resource.public();
         // No denial shows that the rules have changed: while they are used, the agent asks for them again every five
         // seconds.
-        self.shared.resources.doubt_limits(&self.resource);
+        let resources = &self.agent.shared.resources;
+        resources.doubt_limits(&self.resource);
         if public.kind != Kind::Descriptors {
             return Applied::NoRules;
         }

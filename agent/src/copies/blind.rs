@@ -1,6 +1,6 @@
 //! Copies while no watermarks arrive, and the policy `blind` for them.
 
-use super::handle::{Copies, Inner};
+use super::handle::Copies;
 use crate::answer::{Cause, Denied};
 use crate::resource::{Asking, LIMITS_UNKNOWN, NOT_OPEN};
 
@@ -27,7 +27,7 @@ impl Copies {
         copies: u32,
         asking: Asking,
     ) -> Result<(), Denied> {
-        let Inner { resource, shared } = &*self.inner;
+        let (resource, shared) = self.parts();
         if resource.flags() & NOT_OPEN == 0 {
             return Ok(());
         }
@@ -38,7 +38,7 @@ impl Copies {
     }
 
     pub(super) fn is_blind(&self) -> bool {
-        let Inner { resource, shared } = &*self.inner;
+        let (resource, shared) = self.parts();
         shared
             .liveness
             .is_blind_of_copies(&resource.name, shared.clock.read())

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use tollgate_shared::time::Span;
 
 use super::hold::Hold;
+use crate::agent::AgentInner;
 use crate::answer::{Cause, Denied};
 use crate::deny::Refusal;
 use crate::feed_liveness;
@@ -39,6 +40,8 @@ pub struct Copies {
 pub(super) struct Inner {
     pub(super) resource: Arc<Resource>,
     pub(super) shared: Arc<Shared>,
+    /// The agent works for as long as its handles and holds live.
+    _agent: Arc<AgentInner>,
 }
 
 /// How many copies a call wants.
@@ -74,10 +77,19 @@ impl fmt::Debug for Copies {
 }
 
 impl Copies {
-    pub(crate) fn new(resource: Arc<Resource>, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(resource: Arc<Resource>, agent: Arc<AgentInner>) -> Self {
+        let inner = Inner {
+            resource,
+            shared: Arc::clone(&agent.shared),
+            _agent: agent,
+        };
         Self {
-            inner: Arc::new(Inner { resource, shared }),
+            inner: Arc::new(inner),
         }
+    }
+
+    pub(super) fn parts(&self) -> (&Arc<Resource>, &Arc<Shared>) {
+        (&self.inner.resource, &self.inner.shared)
     }
 
     /// The resource's name.
@@ -195,7 +207,7 @@ impl Copies {
     /// # Ok::<(), tollgate_agent::Refused>(())
     /// ```
     pub fn held(&self, domain: &str) -> u64 {
-        let Inner { resource, shared } = &*self.inner;
+        let (resource, shared) = self.parts();
         let domain = shared.admit(domain);
         let fingerprint = resource.fingerprint(&domain);
         shared.hold_table.held(resource, fingerprint, &domain)
@@ -218,7 +230,7 @@ impl Copies {
     ///
     /// As [`Copies::reserve`], except [`Misuse::Strict`].
     pub fn peek(&self, domain: &str) -> Result<(), Refused> {
-        let Inner { resource, shared } = &*self.inner;
+        let (resource, shared) = self.parts();
         let domain = shared.admit(domain);
         if resource.flags() & STRICT == 0 {
             return self.would_take(&domain, Want::all_of(1));
@@ -261,7 +273,7 @@ impl Copies {
     }
 
     pub(super) fn doubt_limits(&self) {
-        let Inner { resource, shared } = &*self.inner;
+        let (resource, shared) = self.parts();
         shared.resources.doubt_limits(resource);
     }
 
@@ -272,7 +284,7 @@ impl Copies {
 
     /// Whether [`Copies::take`] would succeed.
     fn would_take(&self, domain: &str, want: Want) -> Result<(), Refused> {
-        let Inner { resource, shared } = &*self.inner;
+        let (resource, shared) = self.parts();
         let fingerprint = resource.fingerprint(domain);
         let leave = self.decide(fingerprint, domain, want, Asking::Look)?;
         let limit = leave.limit.and_then(|_| self.limit_beside_ended(domain));
@@ -315,7 +327,7 @@ impl Copies {
     /// Takes copies, and records no refusal.
     #[inline]
     pub(super) fn take(&self, domain: &str, want: Want) -> Result<Hold, Refused> {
-        let Inner { resource, shared } = &*self.inner;
+        let (resource, shared) = self.parts();
         let fingerprint = resource.fingerprint(domain);
         if shared.view.maybe(fingerprint)
             || resource.flags() & ATTENTION != 0
@@ -329,7 +341,7 @@ impl Copies {
 
     #[inline]
     fn take_up_to(&self, fingerprint: u64, domain: &str, leave: Leave) -> Result<Hold, Refused> {
-        let Inner { resource, shared } = &*self.inner;
+        let (resource, shared) = self.parts();
         let wanted = self.wanted(fingerprint, domain, leave);
         match shared.hold_table.take(resource, &wanted) {
             Taken::Copies(ticket, copies) => Ok(Hold::new(Arc::clone(&self.inner), ticket, copies)),
@@ -426,7 +438,7 @@ impl Copies {
 
     /// The known denial of a domain's use, if there is one.
     pub(super) fn look(&self, fingerprint: u64, domain: &str) -> Option<Denied> {
-        let Inner { resource, shared } = &*self.inner;
+        let (resource, shared) = self.parts();
         let flags = resource.flags();
         let clock = || shared.clock.read();
         let mut refusal: Option<Refusal> =
@@ -451,14 +463,14 @@ impl Copies {
     /// dropped them, but nobody counts them any more.
     #[cold]
     fn limit_beside_ended(&self, domain: &str) -> Option<u64> {
-        let Inner { resource, shared } = &*self.inner;
+        let (resource, shared) = self.parts();
         let limit = resource.copies_limit()?;
         Some(limit.saturating_add(shared.revoked.ended_of(resource.id, domain)))
     }
 
     /// Whether denials are ignored.
     pub(super) fn lets_all_through(&self) -> bool {
-        let Inner { resource, shared } = &*self.inner;
+        let (resource, shared) = self.parts();
         let flags = resource.flags();
         // An agent that is closed can ask nobody for a grant.
         let is_over = shared.is_closed() && flags & STRICT == 0;
@@ -466,7 +478,7 @@ impl Copies {
     }
 
     pub(super) fn record_refused(&self, domain: &str, copies: u32, denied: &Denied) {
-        let Inner { resource, shared } = &*self.inner;
+        let (resource, shared) = self.parts();
         shared.recorder.record(&RecorderEvent {
             resource: resource.id,
             domain,

@@ -17,7 +17,7 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::verdict::Why;
 
 use super::errors::SeizeError;
-use super::handle::{Copies, Inner, Want};
+use super::handle::{Copies, Want};
 use super::hold::{Hold, Pending};
 use crate::answer::{Cause, Denied};
 use crate::clock::Mono;
@@ -109,7 +109,7 @@ impl Copies {
             let max = copies;
             return Err(Misuse::MinAboveMax { min, max }.into());
         }
-        let Inner { resource, shared } = &*self.inner;
+        let (resource, shared) = self.parts();
         let deadline = Span::from_std(deadline);
         let until = shared.clock.read().plus(deadline);
         let domain = shared.admit(domain);
@@ -175,7 +175,7 @@ impl Copies {
 
     /// Decides after the deadline, without a verdict.
     fn beyond(&self, fingerprint: u64, domain: &str, copies: u32) -> Result<Hold, Refused> {
-        let Inner { resource, shared } = &*self.inner;
+        let (resource, shared) = self.parts();
         // A resource of which the agent does not know the limits is closed.
         let known = resource.is_known_as_copies();
         let passes = if known || self.lets_all_through() {
@@ -254,7 +254,7 @@ impl Copies {
         max_wait: Duration,
         again_max: u32,
     ) -> Result<Hold, SeizeError> {
-        let Inner { resource, shared } = &*self.inner;
+        let (resource, shared) = self.parts();
         if resource.flags() & OF_RATE != 0 {
             return Err(SeizeError::NotCopies);
         }

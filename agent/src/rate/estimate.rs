@@ -182,7 +182,7 @@ impl Estimate {
     /// [`SettleError::TooLate`] ten minutes after the call. Nothing changes then.
     pub fn settle(self, actual: u32) -> Result<Settled, SettleError> {
         let (estimated, made) = (self.copies, self.made);
-        let Rate { shared, resource } = &self.rate;
+        let (shared, resource) = (&self.rate.shared, &self.rate.resource);
         let after = shared.clock.read().since(self.since);
         if SETTLED_WITHIN <= after {
             return Err(SettleError::TooLate {

@@ -24,6 +24,7 @@ use std::sync::atomic::Ordering;
 use tollgate_shared::time::{Span, Timestamp};
 
 use crate::admitted::Admitted;
+use crate::agent::AgentInner;
 use crate::answer::{Allowed, Cause, Denied};
 use crate::clock::{Mono, Reading};
 use crate::feed_liveness;
@@ -44,6 +45,8 @@ pub(crate) use together::{hit_all, hit_all_n};
 pub struct Rate {
     resource: Arc<Resource>,
     shared: Arc<Shared>,
+    /// The agent works for as long as its handles live.
+    _agent: Arc<AgentInner>,
 }
 
 /// How many copies a call wants: at least one, and the maximum is not below the minimum.
@@ -82,8 +85,12 @@ impl Want {
 const ATTENTION: u32 = WHOLE | REFUSED | NOT_OPEN | NOT_RATE | NEAR_WHOLE;
 
 impl Rate {
-    pub(crate) fn new(resource: Arc<Resource>, shared: Arc<Shared>) -> Self {
-        Self { resource, shared }
+    pub(crate) fn new(resource: Arc<Resource>, agent: Arc<AgentInner>) -> Self {
+        Self {
+            resource,
+            shared: Arc::clone(&agent.shared),
+            _agent: agent,
+        }
     }
 
     /// The resource's name.

@@ -28,7 +28,8 @@ impl Rate {
             least: Some(limit),
             ..Public::default()
         });
-        let rate = Self::new(resource, Arc::clone(&shared));
+        let agent = AgentInner::new(Arc::clone(&shared), "r".to_owned(), Arc::default(), None);
+        let rate = Self::new(resource, Arc::new(agent));
         (shared, rate)
     }
 }
