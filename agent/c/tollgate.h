@@ -82,7 +82,8 @@ typedef struct tg_answer {
     uint64_t retry_after_ms; /* after a refusal; TG_UNKNOWN if it does not end by itself */
     uint64_t remaining;      /* copies that are left, or TG_UNKNOWN */
     char denial[64];         /* after a refusal: the code for `tollgate explain` */
-    char headers[512];       /* after a refusal, or near a limit: `name: value` and a line feed for each */
+    char headers[512];       /* after a refusal, or near a limit: `name: value` and a line feed for each; without room
+                              * for all, the longest are left out */
     char body[768];          /* after a refusal: application/problem+json */
 } tg_answer;
 

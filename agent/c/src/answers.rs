@@ -82,12 +82,15 @@ impl<const N: usize> TgText<N> {
     }
 }
 
+/// The room for header fields, with the NUL.
+const HEADERS: usize = 512;
+
 /// An answer, in the layout of `tollgate.h`.
 #[repr(C)]
 pub struct TgAnswer {
     pub(crate) head: MaybeUninit<TgAnswerHead>,
     pub(crate) denial: TgText<64>,
-    pub(crate) headers: TgText<512>,
+    pub(crate) headers: TgText<HEADERS>,
     pub(crate) body: TgText<768>,
 }
 
@@ -211,7 +214,7 @@ impl TgAnswer {
             head.status = u32::from(http.status());
             self.put_refusal(outcome, &http);
         } else if let CallOutcome::Allowed(allowed) = outcome {
-            self.headers.put(&lines(allowed.headers().iter()));
+            self.headers.put(&lines(allowed.headers().iter(), HEADERS));
         }
         self.head.write(head);
     }
@@ -220,7 +223,7 @@ impl TgAnswer {
         if let Some(code) = outcome.denied().and_then(Denied::code) {
             self.denial.put(&code.to_string());
         }
-        self.headers.put(&lines(http.headers()));
+        self.headers.put(&lines(http.headers(), HEADERS));
         self.body.put(&http.body());
     }
 
@@ -239,13 +242,20 @@ impl TgAnswer {
     }
 }
 
-/// Header fields, one a line.
-fn lines(headers: impl Iterator<Item = (&'static str, String)>) -> String {
-    let mut text = String::new();
-    for (name, value) in headers {
-        text.extend([name, ": ", &value, "\n"]);
+/// Header fields, one a line, in less than `room` bytes. While there is no room for all, the longest is left out: that is
+/// `RateLimit-Policy`, or `RateLimit`, of a resource with many constraints.
+fn lines(headers: impl Iterator<Item = (&'static str, String)>, room: usize) -> String {
+    let mut lines: Vec<_> = headers
+        .map(|(name, value)| format!("{name}: {value}\n"))
+        .collect();
+    while room <= lines.iter().map(String::len).sum() {
+        let longest = lines.iter().map(String::len).enumerate();
+        let Some((longest, _)) = longest.max_by_key(|(_, length)| *length) else {
+            break;
+        };
+        lines.remove(longest);
     }
-    text
+    lines.concat()
 }
 
 /// An agent's counters, in the layout of `tollgate.h`.
@@ -281,6 +291,23 @@ mod tests {
         assert_eq!(whole_ms(Duration::from_micros(1)), 1);
         assert_eq!(whole_ms(Duration::from_millis(7)), 7);
         assert_eq!(whole_ms(Duration::MAX), UNKNOWN);
+    }
+
+    #[test]
+    fn the_longest_header_fields_are_left_out_where_there_is_no_room() {
+        let text = |policy: usize, room| {
+            let policy = ("ratelimit-policy", "p".repeat(policy));
+            let fields = [("retry-after", "3".to_owned()), policy];
+            lines(fields.into_iter(), room)
+        };
+        let (wait, policy) = (
+            "retry-after: 3\n",
+            format!("ratelimit-policy: {}\n", "p".repeat(9)),
+        );
+        assert_eq!(text(9, 15 + 28 + 1), format!("{wait}{policy}"));
+        assert_eq!(text(9, 15 + 28), wait);
+        assert_eq!(text(1_000, HEADERS), wait);
+        assert_eq!(text(1_000, 15), "");
     }
 
     #[test]

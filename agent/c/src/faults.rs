@@ -39,8 +39,12 @@ pub(crate) enum CallFault {
     NoRoom,
     #[error("the resource is limited by copies, not by rate: expected tg_reserve")]
     NotRate,
+    #[error(
+        "the resource is strict: only `reserve_confirmed` of the agent for Rust takes its copies"
+    )]
+    Strict,
     #[error(transparent)]
-    Misuse(#[from] Misuse),
+    Misuse(Misuse),
     #[error(transparent)]
     Settle(#[from] SettleError),
     #[error("opened by the parent of this process, before a fork")]
@@ -49,12 +53,21 @@ pub(crate) enum CallFault {
     Panicked,
 }
 
+impl From<Misuse> for CallFault {
+    fn from(misuse: Misuse) -> Self {
+        match misuse {
+            Misuse::Strict => Self::Strict,
+            misuse => Self::Misuse(misuse),
+        }
+    }
+}
+
 impl CallFault {
     /// The code of `tollgate.h`.
     pub(crate) const fn code(&self) -> i32 {
         match self {
             Self::Pointer { .. } | Self::TooLong { .. } | Self::Counter { .. } => -1,
-            Self::NotRate | Self::Misuse(_) => -1,
+            Self::NotRate | Self::Strict | Self::Misuse(_) => -1,
             Self::NotUtf8 { .. } => -2,
             Self::Handle { .. } => -3,
             Self::Settings(_) | Self::Build(_) | Self::NoThread(_) => -4,
