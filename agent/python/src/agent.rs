@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::copies::PyCopies;
 use crate::lines;
-use crate::process::{AgentSettings, ProcessAgent, block_on};
+use crate::process::{AgentSettings, ProcessAgent, ResourceKind, block_on};
 use crate::rate::PyRate;
 
 fn seconds(seconds: f64) -> PyResult<Duration> {
@@ -67,6 +67,11 @@ impl PyAgent {
         trust_network: bool,
         log: Option<&str>,
     ) -> PyResult<Self> {
+        if aggregators.as_ref().is_some_and(Vec::is_empty) {
+            let message =
+                "aggregators []: expected at least one address, or None for 127.0.0.1:7401";
+            return Err(PyValueError::new_err(message));
+        }
         let settings = AgentSettings {
             from_env: false,
             name,
@@ -99,6 +104,7 @@ impl PyAgent {
         let (inner, made) = {
             let mut agent = self.process.borrow_mut(py);
             let inner = agent.current()?.rate(&resource);
+            agent.took(ResourceKind::Rate, &resource);
             (inner, agent.forks)
         };
         Ok(PyRate::new(
@@ -114,6 +120,7 @@ impl PyAgent {
         let (inner, made) = {
             let mut agent = self.process.borrow_mut(py);
             let inner = agent.current()?.copies(&resource);
+            agent.took(ResourceKind::Copies, &resource);
             (inner, agent.forks)
         };
         Ok(PyCopies::new(

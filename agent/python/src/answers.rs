@@ -114,6 +114,9 @@ pub(crate) fn of_refused(py: Python<'_>, error: &agent::Refused) -> PyResult<Py<
             agent::Refused::Denied(_) => {
                 "the resource is limited by copies, not by rate: expected Agent.copies".to_owned()
             }
+            agent::Refused::Misuse(agent::Misuse::Strict) => {
+                "the resource is strict: only the agent for Rust takes its copies".to_owned()
+            }
             error => error.to_string(),
         }));
     }

@@ -2,6 +2,7 @@
 //!
 //! What stays true: the child of a fork neither uses nor ends anything of its parent's agent.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -81,7 +82,20 @@ pub(crate) struct ProcessAgent {
     pub settings: AgentSettings,
     pub inner: Option<agent::Agent>,
     pub forks: u64,
+    /// The resources whose handles were taken. The child's agent takes them again, so that it learns their limits before
+    /// the first call, and `ready` waits for them.
+    taken: BTreeSet<(ResourceKind, String)>,
 }
+
+/// By what a resource is limited, as far as the service knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ResourceKind {
+    Rate,
+    Copies,
+}
+
+/// The most resources that the child's agent takes again at once; it takes others with their first call.
+const TAKEN_MAX: usize = 1_024;
 
 impl ProcessAgent {
     pub fn new(settings: AgentSettings) -> PyResult<Self> {
@@ -90,7 +104,15 @@ impl ProcessAgent {
             settings,
             inner: Some(inner),
             forks: forks(),
+            taken: BTreeSet::new(),
         })
+    }
+
+    /// A handle of this resource was taken.
+    pub fn took(&mut self, kind: ResourceKind, resource: &str) {
+        if self.taken.len() < TAKEN_MAX {
+            self.taken.insert((kind, resource.to_owned()));
+        }
     }
 
     /// The agent, if this process made it.
@@ -106,7 +128,14 @@ impl ProcessAgent {
         if self.forks != forks() || self.inner.is_none() {
             // The parent's agent has no threads here, and dropping it would wait for them.
             std::mem::forget(self.inner.take());
-            self.inner = Some(self.settings.build_apart()?);
+            let inner = self.settings.build_apart()?;
+            for (kind, resource) in &self.taken {
+                match kind {
+                    ResourceKind::Rate => drop(inner.rate(resource)),
+                    ResourceKind::Copies => drop(inner.copies(resource)),
+                }
+            }
+            self.inner = Some(inner);
             self.forks = forks();
         }
         let inner = self.inner.as_ref();

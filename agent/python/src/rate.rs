@@ -96,7 +96,7 @@ impl PyRate {
         let py = slf.py();
         let answer = slf.borrow_mut().current(py)?.hit_estimated(domain, copies);
         match answer {
-            Ok(estimate) => Ok(PyEstimate(Some(estimate))
+            Ok(estimate) => Ok(PyEstimate::new(estimate)
                 .into_pyobject(py)?
                 .into_any()
                 .unbind()),
@@ -117,13 +117,29 @@ impl PyRate {
 
 /// A call whose cost is known only afterwards.
 #[pyclass(module = "tollgate", name = "Estimate")]
-pub(crate) struct PyEstimate(Option<agent::Estimate>);
+pub(crate) struct PyEstimate {
+    inner: Option<agent::Estimate>,
+    forks: u64,
+}
+
+impl PyEstimate {
+    fn new(estimate: agent::Estimate) -> Self {
+        Self {
+            inner: Some(estimate),
+            forks: forks(),
+        }
+    }
+}
 
 #[pymethods]
 impl PyEstimate {
     /// Settles the call by its actual cost: the difference is counted, or given back. Once only.
     fn settle(&mut self, #[pyo3(from_py_with = numbers::copies)] actual: u32) -> PyResult<()> {
-        let Some(estimate) = self.0.take() else {
+        if self.forks != forks() {
+            let message = "it was made before a fork: expected its settling in the parent";
+            return Err(PyRuntimeError::new_err(message));
+        }
+        let Some(estimate) = self.inner.take() else {
             return Err(PyRuntimeError::new_err("it is settled already"));
         };
         match estimate.settle(actual) {

@@ -153,7 +153,34 @@ def test_a_child_has_an_agent_of_its_own(agent):
     denied(search, "forked")
 
 
+def test_a_child_waits_for_the_limits_of_its_handles(agent):
+    of_copies = agent.rate("api.exports")
+    estimate = agent.rate("api.search").hit_estimated("waits", 1)
+    assert agent.ready(10)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = []
+        try:
+            assert agent.ready(10)
+            for call in (lambda: of_copies.hit("waits"), lambda: estimate.settle(2)):
+                try:
+                    said.append(str(call()))
+                except (RuntimeError, ValueError) as error:
+                    said.append(str(error))
+            os.write(writer, "\n".join(said).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    of_rate, settled = os.read(reader, 4096).decode().split("\n")
+    assert "limited by copies, not by rate" in of_rate
+    assert "made before a fork" in settled
+    estimate.settle(2)
+
+
 def test_mistakes_of_the_service_raise_a_value_error(agent):
+    with pytest.raises(ValueError, match="expected at least one address"):
+        tollgate.Agent([])
     search, exports = agent.rate("api.search"), agent.copies("api.exports")
     estimate = search.hit_estimated("globex", 1)
     for copies in (-1, 2**32, 10**30):

@@ -216,6 +216,7 @@ def test_a_domain_or_cost_of_the_wrong_type_is_a_mistake_of_the_service():
     agent = tollgate.Agent(["127.0.0.1:1"])
     rate, copies = agent.rate("api.search"), agent.copies("api.exports")
     served = []
+    before = tollgate.asgi.counts["misused"]
 
     async def app(scope, receive, send):
         served.append(scope)
@@ -227,7 +228,7 @@ def test_a_domain_or_cost_of_the_wrong_type_is_a_mistake_of_the_service():
         ):
             asyncio.run(limits({"type": "http", "headers": []}, None, None))
             assert limits.misused == 1, (key, cost)
-    assert len(served) == 12
+    assert len(served) == 12 and tollgate.asgi.counts["misused"] == before + 12
 
 
 def test_a_refused_head_has_no_body(aggregator):

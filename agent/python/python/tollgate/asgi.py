@@ -12,6 +12,10 @@ import logging as _logging
 
 _log = _logging.getLogger("tollgate")
 
+# Of all middleware of this module in this process: requests without a domain, and requests whose call was invalid. Both
+# were let through without a limit. Frameworks keep the middleware they make to themselves, so the counts are here, too.
+counts = {"undecided": 0, "misused": 0}
+
 
 def header(name):
     """A key: the value of a request header, which is UTF-8. A client that can set this header can use any domain."""
@@ -54,6 +58,7 @@ class _Middleware:
         domain = self.key(scope) or self.or_domain
         if domain is None:
             self.undecided += 1
+            counts["undecided"] += 1
             return None
         copies = self.cost(scope) if self.cost else 1
         return (domain, copies) if copies else None
@@ -64,6 +69,7 @@ class _Middleware:
             return call(*subject)
         except (OverflowError, TypeError, ValueError) as error:
             self.misused += 1
+            counts["misused"] += 1
             if self.misused == 1:
                 _log.error("requests are let through without a limit, since calls are invalid: %s", error)
             return None
