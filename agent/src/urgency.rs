@@ -31,6 +31,11 @@
 //! its level alone if L is at least 5: a copy less than the fifth may be in flight. Below 5 nothing waits, since a
 //! fifth is less than a whole copy.
 //!
+//! An agent with many calls has many pairs whose level is above L/40 by chance: at 100,000 calls a second for 10,000
+//! domains, each a tenth of its limit, 15 % of all calls. There a call may wait for 5 ms while the level is below L/10
+//! ([`Wait::Shortly`]). Of eight agents that begin at one instant each is at L/10 when the notice is due, at L/8 when the
+//! pair is full: so nothing that fills the pair waits. A call of a pair that a notice or denial names does not, either.
+//!
 //! All domains together, under a global limit, are treated as one more pair.
 //!
 //! Levels are in a table by fingerprint without names. Pairs that share a slot have a common level, which errs
@@ -64,6 +69,9 @@ const WHOLE: u64 = 1 << 32;
 /// The share of a limit above which a level is urgent.
 const URGENT_SHARE: u64 = WHOLE / 40;
 
+/// The share of a limit above which a call does not wait at all.
+const AT_ONCE_SHARE: u64 = WHOLE / 10;
+
 /// By how much a level falls in a microsecond: a whole limit in four seconds.
 const FALLS_BY: u64 = WHOLE / 4_000_000;
 
@@ -94,20 +102,36 @@ impl Level {
         share.min(WHOLE)
     }
 
-    /// Adds copies. Returns whether the level is then urgent.
-    fn take(&self, copies: u32, limit: u64, now: Mono) -> bool {
+    /// Adds copies. Returns how long they may wait.
+    fn take(&self, copies: u32, limit: u64, now: Mono) -> Wait {
         let share = self.with(copies, limit, now);
         self.share.store(share, Ordering::Relaxed);
         self.at.fetch_max(now.0, Ordering::Relaxed);
-        is_urgent(share, limit)
+        wait_at(share, limit)
     }
 }
 
-/// Whether this level is urgent.
-fn is_urgent(share: u64, limit: u64) -> bool {
+/// How long a call may wait that raised the level to this share of its limit.
+fn wait_at(share: u64, limit: u64) -> Wait {
     // At least one and a half copies.
     let is_several = 3 * WHOLE <= (2 * share).saturating_mul(limit);
-    URGENT_SHARE <= share && is_several
+    match share {
+        AT_ONCE_SHARE.. if is_several => Wait::Not,
+        URGENT_SHARE.. if is_several => Wait::Shortly,
+        _ => Wait::Relaxed,
+    }
+}
+
+/// How long a call may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wait {
+    /// Not at all: its pair is at its limit or near it, its limits are unknown or low, or this agent alone uses much of
+    /// them.
+    Not,
+    /// For 5 ms if the agent has many calls: the pair could come near its limit soon.
+    Shortly,
+    /// For as long as calls that are not urgent do.
+    Relaxed,
 }
 
 /// Decides which calls are urgent.
@@ -148,19 +172,22 @@ impl Urgency {
         self.lately.are_many()
     }
 
-    /// A call was let through for this many copies. Returns whether it is urgent.
-    pub(crate) fn take(&self, resource: &Resource, domain: &str, copies: u32, now: Mono) -> bool {
+    /// A call was let through for this many copies. Returns how long it may wait.
+    pub(crate) fn take(&self, resource: &Resource, domain: &str, copies: u32, now: Mono) -> Wait {
         if self.is_all_urgent(resource, now) {
             // There is no level to keep.
-            return true;
+            return Wait::Not;
         }
         let fingerprint = resource.fingerprint(domain);
-        let mut is_urgent = self.view.recent().has(fingerprint, now);
+        let mut wait = match self.view.recent().has(fingerprint, now) {
+            true => Wait::Not,
+            false => Wait::Relaxed,
+        };
         // Both levels rise, whatever the other one is.
         for (_, level, limit) in self.levels_of(resource, fingerprint) {
-            is_urgent |= level.take(copies, limit, now);
+            wait = wait.min(level.take(copies, limit, now));
         }
-        is_urgent
+        wait
     }
 
     /// Whether a call that is let through for this many copies has to wake the flusher, which rests.
@@ -177,7 +204,7 @@ impl Urgency {
         let mut wakes = self.view.recent().has(fingerprint, now);
         for (whose, level, limit) in self.levels_of(resource, fingerprint) {
             let copies = self.lately.add(whose, copies);
-            wakes |= is_urgent(level.with(copies, limit, now), limit);
+            wakes |= wait_at(level.with(copies, limit, now), limit) != Wait::Relaxed;
         }
         wakes
     }
@@ -246,6 +273,10 @@ mod tests {
         }
 
         fn hit(&mut self, domain: &str, copies: u32) -> bool {
+            self.wait(domain, copies) != Wait::Relaxed
+        }
+
+        fn wait(&mut self, domain: &str, copies: u32) -> Wait {
             self.urgency.take(&self.resource, domain, copies, self.now)
         }
 
@@ -287,6 +318,24 @@ mod tests {
     }
 
     #[test]
+    fn below_a_tenth_of_the_limit_a_call_may_wait_shortly() {
+        let mut kit = Kit::new(Some(1_000), None);
+        let waits: Vec<Wait> = (0..101).map(|_| kit.wait("acme", 1)).collect();
+        let shortly = waits.iter().filter(|wait| **wait == Wait::Shortly).count();
+        assert_eq!(
+            (waits[23], waits[24], shortly),
+            (Wait::Relaxed, Wait::Shortly, 75)
+        );
+        assert_eq!((waits[98], waits[99]), (Wait::Shortly, Wait::Not));
+        // With small limits that is the second copy.
+        kit = Kit::new(Some(15), None);
+        assert_eq!(
+            (kit.wait("acme", 1), kit.wait("acme", 1)),
+            (Wait::Relaxed, Wait::Not)
+        );
+    }
+
+    #[test]
     fn a_steady_quarter_of_the_limit_becomes_urgent_in_time() {
         // 10,000 a second: within 3 ms; 500 a second, twice what the level falls by: within 0.1 s.
         let within = |every| {
@@ -317,7 +366,8 @@ mod tests {
         let view = Arc::clone(&kit.urgency.view);
         view.recent()
             .note(fingerprint, NOW.plus(Span::from_secs(1)));
-        assert!(kit.hit("acme", 1) && !kit.hit("globex", 1));
+        assert_eq!(kit.wait("acme", 1), Wait::Not);
+        assert!(!kit.hit("globex", 1));
         kit.now = NOW.plus(Span::from_secs(2));
         assert!(!kit.hit("acme", 1));
         kit.resource.hurry().extend(NOW.plus(Span::from_secs(3)));

@@ -116,6 +116,7 @@ pub(crate) fn run(
     let mut pace = Pace::new(clock.cached(), shared.urgency.relaxed().to_std());
     loop {
         shared.urgency.visits();
+        flusher.packer.set_busy(pace.is_busy());
         // Read before the drain, so that the drain below includes everything recorded before the request to end.
         let last = ending.is_flushing();
         // While notices wait to be accepted, further ones wait in the hold table, where the bound on holds limits
@@ -142,7 +143,8 @@ pub(crate) fn run(
             filled: flushed.filled,
             notice_count,
             near_called: shared.view.near_called(),
-            urgent_at: flusher.packer.urgent_at(),
+            urgent: flusher.packer.urgent(),
+            waits_shortly: flusher.packer.waits_shortly(),
             is_empty: flushed.is_empty && all_sent,
             is_held_up: flushed.is_held_up || !all_sent,
             is_awake,

@@ -4,7 +4,7 @@
 //! urgent calls, notices of holds    every 100 µs, at growing pauses for 2 ms after the last one
 //! other calls                       every 25 ms, or when one of them wakes it: because it is urgent, or there are many
 //! many calls, 16 a millisecond      every millisecond, while buffers have room: all calls of one pair in between become
-//!                                   one entry of the log
+//!                                   one entry of the log; urgent ones that may wait shortly wait for 5 ms
 //! no calls for 20 ms                asleep, with a look every 250 ms; after the first call in 25 ms, or when one wakes it
 //! ```
 //!
@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use tollgate_shared::time::Span;
 
+use super::packer::UrgentAt;
 use crate::clock::Mono;
 
 /// The pause after urgent calls.
@@ -70,8 +71,10 @@ pub(super) struct Visit {
     pub(super) notice_count: usize,
     /// When a call of a pair near its limit was last made.
     pub(super) near_called: Mono,
-    /// When an urgent call was last found.
-    pub(super) urgent_at: Option<Mono>,
+    /// When urgent calls were last found.
+    pub(super) urgent: UrgentAt,
+    /// Whether urgent calls wait, shortly.
+    pub(super) waits_shortly: bool,
     /// Whether nothing waits to be handed over.
     pub(super) is_empty: bool,
     /// Whether something is due, and could not be handed over.
@@ -134,6 +137,11 @@ impl Pace {
         }
     }
 
+    /// Whether so many calls are made that those wait which may wait shortly.
+    pub(super) fn is_busy(&self) -> bool {
+        self.rest == Rest::Awake && self.pause == PAUSE_MANY
+    }
+
     /// What to do after a visit.
     pub(super) fn after(&mut self, visit: &Visit) -> Pause {
         let gathered = visit.at.since(self.came);
@@ -174,11 +182,12 @@ impl Pace {
             // Notices of holds have no large buffers, and callers wait for their results.
             return Some(PAUSE_MIN);
         }
-        let urgent = [Some(visit.near_called), visit.urgent_at, self.woken];
+        let at_once = [Some(visit.near_called), visit.urgent.at_once, self.woken];
         let is_recent = |at: &Mono| visit.at.since(*at) < PRESSING_FOR;
-        let is_pressing = urgent.iter().flatten().any(is_recent);
+        let is_pressing = at_once.iter().flatten().any(is_recent);
+        let presses_shortly = visit.waits_shortly || visit.urgent.shortly.iter().any(is_recent);
         if visit.events == 0 {
-            let longest = match is_pressing {
+            let longest = match is_pressing || presses_shortly {
                 true => Some(PAUSE_PRESSING),
                 false => visit.is_held_up.then_some(PAUSE_MAX),
             };
@@ -191,8 +200,11 @@ impl Pace {
         // is unknown for how long it has been.
         let have_room = filled <= 500 && 1_000 * filled <= 500 * gathered_us;
         let are_few = 1_000 * events < SOME_A_MS * gathered_us;
-        match (have_room && (is_many || !is_pressing), are_few) {
+        let presses = is_pressing || (presses_shortly && are_few);
+        match (have_room && (is_many || !presses), are_few) {
             (false, _) => Some(PAUSE_MIN),
+            // So that it takes several visits with many calls until urgent ones wait.
+            (true, false) if presses_shortly => Some((self.pause * 2).min(PAUSE_MANY)),
             (true, false) => Some(PAUSE_MANY),
             (true, true) => visit.is_held_up.then_some(PAUSE_MAX),
         }
@@ -202,6 +214,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::urgency::Wait;
 
     const NOW: Mono = Mono(5_000_000);
     const RELAXED: Duration = Duration::from_millis(25);
@@ -213,7 +226,8 @@ mod tests {
             filled: 0,
             notice_count: 0,
             near_called: Mono::ZERO,
-            urgent_at: None,
+            urgent: UrgentAt::default(),
+            waits_shortly: false,
             is_empty: true,
             is_held_up: false,
             is_awake: true,
@@ -231,14 +245,14 @@ mod tests {
     }
 
     /// The pause after an earlier pause, if this much had gathered for this many microseconds.
-    fn after(before_us: u64, (events, filled): (usize, usize), us: u64, is_urgent: bool) -> u128 {
+    fn after(before_us: u64, (events, filled): (usize, usize), us: u64, wait: Wait) -> u128 {
         let mut pace = Pace::new(NOW, RELAXED);
         pace.pause = Duration::from_micros(before_us);
         let at = NOW.plus(Span::from_micros(us));
         let visit = Visit {
             events,
             filled,
-            urgent_at: is_urgent.then_some(at),
+            urgent: urgent_at(wait, at),
             ..nothing(at)
         };
         match pace.after(&visit) {
@@ -248,33 +262,72 @@ mod tests {
         }
     }
 
+    fn urgent_at(wait: Wait, at: Mono) -> UrgentAt {
+        UrgentAt {
+            at_once: (wait == Wait::Not).then_some(at),
+            shortly: (wait == Wait::Shortly).then_some(at),
+        }
+    }
+
     #[test]
     fn the_flusher_looks_often_after_a_few_urgent_calls() {
         // Some calls, however long ago the last ones were.
-        assert_eq!(after(1_000, (1, 0), 1_100, true), 100);
-        assert_eq!(after(100, (149, 5), 150, true), 100);
-        assert_eq!(after(1_000, (1_099, 40), 1_100, true), 100);
+        assert_eq!(after(1_000, (1, 0), 1_100, Wait::Not), 100);
+        assert_eq!(after(100, (149, 5), 150, Wait::Not), 100);
+        assert_eq!(after(1_000, (1_099, 40), 1_100, Wait::Not), 100);
         // A million a second and more.
-        assert_eq!(after(100, (150, 5), 150, true), 1_000);
-        assert_eq!(after(1_000, (1_100, 40), 1_100, true), 1_000);
+        assert_eq!(after(100, (150, 5), 150, Wait::Not), 1_000);
+        assert_eq!(after(1_000, (1_100, 40), 1_100, Wait::Not), 1_000);
         // So many that in a millisecond a buffer would be more than half full.
-        assert_eq!(after(100, (1_500, 75), 150, true), 1_000);
-        assert_eq!(after(100, (1_500, 76), 150, true), 100);
-        assert_eq!(after(100, (50_000, 1_000), 5_000, true), 100);
+        assert_eq!(after(100, (1_500, 75), 150, Wait::Not), 1_000);
+        assert_eq!(after(100, (1_500, 76), 150, Wait::Not), 100);
+        assert_eq!(after(100, (50_000, 1_000), 5_000, Wait::Not), 100);
         // A few at once, after no time at all, are not many.
-        assert_eq!(after(100, (99, 0), 0, true), 100);
+        assert_eq!(after(100, (99, 0), 0, Wait::Not), 100);
+        // Those that may wait shortly are waited for if they are few, less than sixteen in a millisecond.
+        assert_eq!(after(1_000, (17, 0), 1_100, Wait::Shortly), 100);
+        assert_eq!(after(1_000, (18, 0), 1_100, Wait::Shortly), 1_000);
+        assert_eq!(after(100, (2, 0), 150, Wait::Shortly), 100);
+        assert_eq!(after(100, (3, 0), 150, Wait::Shortly), 200);
+        assert_eq!(after(800, (18, 0), 850, Wait::Shortly), 1_000);
+        assert_eq!(after(1_000, (9_000, 600), 1_100, Wait::Shortly), 100);
+    }
+
+    #[test]
+    fn after_a_few_visits_with_many_calls_the_agent_is_busy_until_there_are_few() {
+        let mut pace = Pace::new(NOW, RELAXED);
+        let mut at = NOW;
+        let mut after = |us, events| {
+            at = at.plus(Span::from_micros(us));
+            let visit = Visit {
+                events,
+                urgent: urgent_at(Wait::Shortly, at),
+                waits_shortly: pace.is_busy(),
+                ..nothing(at)
+            };
+            (pace.after(&visit), pace.is_busy())
+        };
+        for (us, pause) in [(100, 200), (200, 400), (400, 800)] {
+            let pause = Pause::For(Duration::from_micros(pause));
+            assert_eq!(after(us, 30), (pause, false));
+        }
+        assert_eq!(after(800, 30), (Pause::For(PAUSE_MANY), true));
+        assert_eq!(after(1_000, 30), (Pause::For(PAUSE_MANY), true));
+        // What waits shortly then goes on the next visit.
+        assert_eq!(after(1_000, 1), (Pause::For(PAUSE_MIN), false));
+        assert_eq!(after(100, 3), (Pause::For(PAUSE_MIN * 2), false));
     }
 
     #[test]
     fn the_flusher_rests_while_few_calls_come() {
-        assert_eq!(after(1_000, (18, 0), 1_100, false), 1_000);
-        assert_eq!(after(25_000, (402, 0), 25_100, false), 1_000);
+        assert_eq!(after(1_000, (18, 0), 1_100, Wait::Relaxed), 1_000);
+        assert_eq!(after(25_000, (402, 0), 25_100, Wait::Relaxed), 1_000);
         // Less than sixteen in a millisecond.
-        assert_eq!(after(1_000, (17, 0), 1_100, false), 25_000);
-        assert_eq!(after(25_000, (401, 0), 25_100, false), 25_000);
-        assert_eq!(after(100, (0, 0), 150, false), 25_000);
+        assert_eq!(after(1_000, (17, 0), 1_100, Wait::Relaxed), 25_000);
+        assert_eq!(after(25_000, (401, 0), 25_100, Wait::Relaxed), 25_000);
+        assert_eq!(after(100, (0, 0), 150, Wait::Relaxed), 25_000);
         // A buffer has no room for a millisecond more.
-        assert_eq!(after(1_000, (9_000, 600), 1_100, false), 100);
+        assert_eq!(after(1_000, (9_000, 600), 1_100, Wait::Relaxed), 100);
         // It comes as soon as calls may wait; if none may, each wakes it.
         for (relaxed, doze) in [(1_000, 25), (4, 4), (1, 1), (0, 25)] {
             let mut pace = Pace::new(NOW, Duration::from_millis(relaxed));
@@ -322,17 +375,21 @@ mod tests {
             ..nothing(at)
         };
         let urgent = |at| Visit {
-            urgent_at: Some(NOW),
+            urgent: urgent_at(Wait::Not, NOW),
             ..nothing(at)
         };
-        for visit in [near, urgent] {
+        let shortly = |at| Visit {
+            urgent: urgent_at(Wait::Shortly, NOW),
+            ..nothing(at)
+        };
+        for visit in [near, urgent, shortly] {
             let mut pace = Pace::new(NOW, RELAXED);
             let first = Visit {
                 events: 1,
-                ..visit(us(0))
+                ..visit(us(100))
             };
             assert_eq!(pace.after(&first), Pause::For(PAUSE_MIN));
-            assert_eq!(pace.after(&visit(us(150))), Pause::For(PAUSE_MIN * 2));
+            assert_eq!(pace.after(&visit(us(250))), Pause::For(PAUSE_MIN * 2));
             assert_eq!(pace.after(&visit(us(1_999))), Pause::For(PAUSE_MIN * 4));
             assert_eq!(pace.after(&visit(us(2_000))), Pause::Doze(PAUSE_MIN));
             // A call has woken it, and is not found at once.

@@ -10,9 +10,12 @@
 //! A partition queue with an urgent call hands its batch over at once while few of its batches are in flight, so that
 //! the hit is in the log as soon as possible. The more are in flight, the longer the queue gathers, so that a busy
 //! queue costs less per hit. A queue without an urgent call waits, and all waiting queues hand over together, because
-//! waking the network thread and the aggregator costs most. Knows nothing of threads and sockets, nor of what makes a
+//! waking the network thread and the aggregator costs most; while the agent is busy, so do queues whose calls may wait
+//! shortly. Knows nothing of threads and sockets, nor of what makes a
 //! call urgent. What stays true: bytes in queues and in flight are bounded; at the bound the newest entry is dropped,
 //! and counted.
+
+mod refused;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -30,19 +33,26 @@ use crate::clock::Mono;
 use crate::guard::Guards;
 use crate::recorder::{Happened, RecorderEvent};
 use crate::resource::{IGNORED, NO_RESOURCE, Resource, ResourceId, Resources};
-use crate::urgency::Urgency;
+use crate::urgency::{Urgency, Wait};
+use refused::REFUSED_EVERY;
 
-/// How often refused calls are sent. Nothing waits for them.
-const REFUSED_EVERY: Span = Span::from_millis(100);
-
-/// The most pairs whose refused calls are summed between two flushes.
-const REFUSED_PAIRS_MAX: usize = 16_384;
+/// How long calls wait that may wait shortly, while the agent is busy.
+const SHORTLY: Span = Span::from_millis(5);
 
 /// How many calls the packer dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
     pub(crate) hits: u64,
     pub(crate) refused: u64,
+}
+
+/// When urgent calls were last taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UrgentAt {
+    /// One that may not wait at all.
+    pub(super) at_once: Option<Mono>,
+    /// One that may wait shortly.
+    pub(super) shortly: Option<Mono>,
 }
 
 /// The packer.
@@ -54,8 +64,11 @@ pub(crate) struct Packer {
     urgency: Arc<Urgency>,
     /// Since when something that is not urgent waits, at most.
     waits_since: Option<Mono>,
-    /// When an urgent call was last taken.
-    urgent_at: Option<Mono>,
+    urgent: UrgentAt,
+    /// Since when calls wait that may wait shortly, at most.
+    shortly_since: Option<Mono>,
+    /// Whether the agent has many calls.
+    is_busy: bool,
     /// `None` while the number is unknown: then all entries wait in one queue.
     partitions: Option<u32>,
     queues: Vec<PartitionQueue>,
@@ -85,7 +98,9 @@ impl Packer {
             met: Vec::new(),
             urgency,
             waits_since: None,
-            urgent_at: None,
+            urgent: UrgentAt::default(),
+            shortly_since: None,
+            is_busy: false,
             partitions: None,
             queues: Vec::new(),
             next_queue: 0,
@@ -119,6 +134,11 @@ impl Packer {
     /// is: the wall clock may have been put forward after it.
     pub(crate) fn guard_by(&mut self, guards: Guards, is_killed: bool, since: Mono) {
         (self.guards, self.is_killed, self.since) = (guards, is_killed, since);
+    }
+
+    /// Sets whether the agent has many calls: then some wait shortly, to travel together.
+    pub(super) fn set_busy(&mut self, is_busy: bool) {
+        self.is_busy = is_busy;
     }
 
     /// Packs an event; `now` and `wall` are one instant.
@@ -179,7 +199,7 @@ impl Packer {
         let made = Mono(made).max(self.since);
         let unguarded = unguarded || self.is_unguarded(event.resource, index, made);
         self.unguarded += u64::from(unguarded);
-        let is_urgent = self.is_urgent(event, (copies, kind), now);
+        let wait = self.wait_of(event, (copies, kind), now);
         let calls = Calls {
             resource: event.resource,
             domain: event.domain,
@@ -190,32 +210,40 @@ impl Packer {
             kind,
             unguarded,
         };
-        self.put(&calls, index, is_urgent, now);
+        self.put(&calls, index, wait, now);
     }
 
-    /// Whether a call must not wait. A refund may: until then too much counts, as the estimate intends.
-    fn is_urgent(
+    /// How long a call may wait. A refund may: until then too much counts, as the estimate intends.
+    fn wait_of(
         &mut self,
         event: &RecorderEvent<'_>,
         (copies, kind): (u32, HitKind),
         now: Mono,
-    ) -> bool {
+    ) -> Wait {
         if matches!(kind, HitKind::Refund { .. }) {
-            return false;
+            return Wait::Relaxed;
         }
         let resource = self.met.get(event.resource.0 as usize);
         let urgency = &self.urgency;
-        let is_urgent =
-            resource.is_none_or(|resource| urgency.take(resource, event.domain, copies, now));
-        if is_urgent {
-            self.urgent_at = Some(now);
+        let wait = resource.map_or(Wait::Not, |resource| {
+            urgency.take(resource, event.domain, copies, now)
+        });
+        match wait {
+            Wait::Not => self.urgent.at_once = Some(now),
+            Wait::Shortly => self.urgent.shortly = Some(now),
+            Wait::Relaxed => {}
         }
-        is_urgent
+        wait
     }
 
-    /// When an urgent call was last taken.
-    pub(crate) fn urgent_at(&self) -> Option<Mono> {
-        self.urgent_at
+    /// Whether calls wait that may wait shortly.
+    pub(super) fn waits_shortly(&self) -> bool {
+        self.shortly_since.is_some()
+    }
+
+    /// When urgent calls were last taken.
+    pub(super) fn urgent(&self) -> UrgentAt {
+        self.urgent
     }
 
     /// Whether something should go, and could not: too much is in flight.
@@ -254,7 +282,7 @@ impl Packer {
         self.bytes_max <= open + self.full_bytes + self.handed_over_bytes.load(Ordering::Relaxed)
     }
 
-    fn put(&mut self, calls: &Calls<'_>, index: usize, is_urgent: bool, now: Mono) {
+    fn put(&mut self, calls: &Calls<'_>, index: usize, wait: Wait, now: Mono) {
         let hash = self.hash_of(calls);
         let Some(queue) = self.queues.get_mut(index) else {
             self.dropped.hits += u64::from(calls.calls);
@@ -263,7 +291,14 @@ impl Packer {
         if queue.open.is_empty() {
             queue.opened = now;
         }
-        queue.is_urgent |= is_urgent;
+        match wait {
+            Wait::Shortly if self.is_busy => {
+                queue.waits_shortly = true;
+                self.shortly_since.get_or_insert(self.since);
+            }
+            Wait::Not | Wait::Shortly => queue.is_urgent = true,
+            Wait::Relaxed => {}
+        }
         if !queue.is_urgent {
             // Made after the last visit. So what is found after a rest of that length waits no longer.
             self.waits_since.get_or_insert(self.since);
@@ -280,42 +315,6 @@ impl Packer {
             queue.index.insert(hash, number);
         }
         self.close_if_full(index);
-    }
-
-    fn take_refused(&mut self, resource: ResourceId, domain: &str, sum: RefusedSum, now: Mono) {
-        self.refused_since.get_or_insert(now);
-        if let Some(known) = self.refused.get_mut(&(resource, domain.into())) {
-            known.calls += sum.calls;
-            known.copies = known.copies.saturating_add(sum.copies);
-            known.first = known.first.min(sum.first);
-            known.last = known.last.max(sum.last);
-            (known.cause, known.position) = (sum.cause, sum.position);
-        } else if self.refused.len() < REFUSED_PAIRS_MAX && !self.is_at_bound() {
-            self.refused.insert((resource, domain.into()), sum);
-        } else {
-            self.dropped.refused += sum.calls;
-        }
-    }
-
-    fn put_refused(&mut self, now: Mono) {
-        self.refused_since = None;
-        // Sorted, so that what an agent sends is a function of its calls.
-        let mut sums: Vec<_> = std::mem::take(&mut self.refused).into_iter().collect();
-        sums.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        for ((resource, domain), sum) in sums {
-            self.put_sum(resource, &domain, sum, now);
-        }
-    }
-
-    fn put_sum(&mut self, resource: ResourceId, domain: &str, sum: RefusedSum, now: Mono) {
-        let index = self.queue_of_refused(resource, domain);
-        if let Some(queue) = self.queues.get_mut(index) {
-            if queue.open.is_empty() {
-                queue.opened = now;
-            }
-            queue.open.push_refused(resource, domain, sum);
-            self.close_if_full(index);
-        }
     }
 
     fn hash_of(&self, calls: &Calls<'_>) -> u64 {
@@ -400,7 +399,7 @@ impl Packer {
     fn put_again(&mut self, batch: &CallBatch, now: Mono) {
         for calls in batch.entries() {
             let index = self.queue_of_hit(calls.resource, calls.domain);
-            self.put(&calls, index, false, now);
+            self.put(&calls, index, Wait::Relaxed, now);
         }
         for (resource, domain, sum) in batch.refused() {
             self.put_sum(resource, domain, sum, now);
@@ -430,6 +429,12 @@ impl Packer {
             self.waits_since = None;
             for queue in &mut self.queues {
                 queue.is_urgent = !queue.open.is_empty();
+            }
+        }
+        if !self.is_busy || is_over(self.shortly_since, SHORTLY) {
+            self.shortly_since = None;
+            for queue in &mut self.queues {
+                queue.is_urgent |= std::mem::take(&mut queue.waits_shortly);
             }
         }
         let queues = self.queues.len();
@@ -481,6 +486,9 @@ impl Packer {
     }
 }
 
+#[cfg(test)]
+#[path = "packer/busy_tests.rs"]
+mod busy_tests;
 #[cfg(test)]
 #[path = "packer_tests.rs"]
 mod tests;

@@ -11,8 +11,8 @@ use tollgate_shared::wire::public::{Kind, Public};
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::Cause;
 
-const NOW: Mono = Mono(1_000_000);
-const WALL: Timestamp = Timestamp::from_micros(10);
+pub(super) const NOW: Mono = Mono(1_000_000);
+pub(super) const WALL: Timestamp = Timestamp::from_micros(10);
 
 /// How long calls that are not urgent wait.
 const RELAXED: Span = Span::from_millis(25);
@@ -28,7 +28,7 @@ fn packer(bytes_max: usize) -> Packer {
 }
 
 /// A packer that knows a limit of `r`, for this many partitions.
-fn relaxed_packer(limit: u64, partitions: u32) -> Packer {
+pub(super) fn relaxed_packer(limit: u64, partitions: u32) -> Packer {
     let mut packer = packer(1 << 20);
     let resource = packer.resources.find("r").expect("it");
     resource.learn(&Public {
@@ -43,14 +43,14 @@ fn relaxed_packer(limit: u64, partitions: u32) -> Packer {
 }
 
 /// Everything that is handed over at an instant: partition and calls.
-fn handed_over(packer: &mut Packer, now: Mono) -> Vec<(u32, u64)> {
+pub(super) fn handed_over(packer: &mut Packer, now: Mono) -> Vec<(u32, u64)> {
     let parcels = std::iter::from_fn(|| packer.next(now, false));
     parcels
         .map(|parcel| (parcel.partition, parcel.hits))
         .collect()
 }
 
-fn hit(domain: &str, at: u64) -> RecorderEvent<'_> {
+pub(super) fn hit(domain: &str, at: u64) -> RecorderEvent<'_> {
     RecorderEvent {
         resource: ResourceId(0),
         domain,
@@ -364,7 +364,10 @@ fn an_urgent_call_flushes_its_partition_queue_at_once() {
         assert_eq!(handed_over(&mut packer, NOW), [], "after {n}");
         packer.take(&hit("acme", n), NOW, WALL);
     }
-    assert_eq!(packer.urgent_at(), Some(NOW));
+    assert_eq!(
+        (packer.urgent().shortly, packer.urgent().at_once),
+        (Some(NOW), None)
+    );
     let beside = domains.iter().filter(|one| of(one) == of("acme")).count() as u64;
     let gone = handed_over(&mut packer, NOW);
     assert_eq!(gone, [(of("acme"), 25 + beside)]);

@@ -29,6 +29,8 @@ pub(super) struct PartitionQueue {
     pub(super) opened: Mono,
     /// Something in the open batch must not wait.
     pub(super) is_urgent: bool,
+    /// Something in the open batch waits shortly.
+    pub(super) waits_shortly: bool,
     pub(super) full: VecDeque<CallBatch>,
     /// Entries of the open batch, by the hash of pair and instant.
     pub(super) index: HashMap<u64, u32, RandomState>,
@@ -42,6 +44,7 @@ impl PartitionQueue {
             open: CallBatch::new(partition),
             opened: Mono::ZERO,
             is_urgent: false,
+            waits_shortly: false,
             full: VecDeque::new(),
             index: HashMap::with_hasher(hash),
             loads: Loads {
@@ -59,7 +62,7 @@ impl PartitionQueue {
     /// Closes the open batch, and opens another.
     pub(super) fn close(&mut self) -> CallBatch {
         self.index.clear();
-        self.is_urgent = false;
+        (self.is_urgent, self.waits_shortly) = (false, false);
         let next = self.open.next();
         std::mem::replace(&mut self.open, next)
     }
