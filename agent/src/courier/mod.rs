@@ -6,6 +6,9 @@
 //!                                               └──> sent again, the same bytes
 //! ```
 //!
+//! A partition whose record the log does not take now ("not now": no room, or no connection to it) is tried with one
+//! record after a pause, and after a longer one each time; once the log takes a record, all others follow.
+//!
 //! Sequences count from 1 in each partition. The log recognises duplicates within 128 of the highest sequence and for
 //! ten minutes. So the sequences in flight in a partition are at most 127 apart, and nothing is sent again five
 //! minutes after its first sending.
@@ -34,8 +37,11 @@ const AGAIN_MAX: Span = Span::from_secs(300);
 /// How long to wait for an answer on a working connection; answers may be dropped at a bound.
 const ANSWER_WITHIN: Span = Span::from_secs(3);
 
-/// How long to send nothing after the log answered "not now".
+/// How long to send nothing to a partition after the log answered "not now". Each pause is twice as long as the one
+/// before it, so that a full disk is not asked hundreds of times a second by each agent; and none is longer than a
+/// second, so that calls count again soon after there is room.
 const NOT_NOW: Span = Span::from_millis(100);
+const NOT_NOW_MAX: Span = Span::from_secs(1);
 
 /// A record to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,9 +87,18 @@ struct Sent {
     payload: Payload,
 }
 
+/// The log answered "not now" for a partition, and has taken no record of it since.
+#[derive(Clone, Copy, Debug)]
+struct NotNow {
+    pause: Span,
+    /// From here on one record at a time is sent, to try.
+    until: Mono,
+}
+
 #[derive(Debug, Default)]
 struct CourierQueue {
     last_sequence: u64,
+    not_now: Option<NotNow>,
     waiting: VecDeque<Payload>,
     under_way: BTreeMap<u64, Sent>,
     /// How many of all these are about holds.
@@ -201,6 +216,9 @@ impl Courier {
 
     fn next_of(&mut self, partition: u32, now: Mono, wall: Timestamp) -> Option<Outgoing> {
         let queue = self.queues.get_mut(&partition)?;
+        if queue.must_wait(now) {
+            return None;
+        }
         // A record that was sent before goes first: the window moves on with the oldest.
         let again = queue
             .under_way
@@ -261,6 +279,7 @@ impl Courier {
             self.counts.batches_acknowledged += 1;
             self.counts.hits_acknowledged += done.payload.hits();
             if let Some(queue) = self.queues.get_mut(&done.payload.partition()) {
+                queue.not_now = None;
                 queue.acknowledged += u64::from(done.payload.is_of_holdings());
             }
         }
@@ -291,23 +310,22 @@ impl Courier {
         let Some((partition, sequence)) = self.by_id.get(&id) else {
             return;
         };
-        let one = self
-            .queues
-            .get_mut(partition)
-            .and_then(|queue| queue.under_way.get_mut(sequence));
-        if let Some(one) = one {
-            one.send_at = Some(now.plus(NOT_NOW));
+        let Some(queue) = self.queues.get_mut(partition) else {
+            return;
+        };
+        if let Some(one) = queue.under_way.get_mut(sequence) {
+            one.send_at = Some(now);
+            queue.pause(now);
         }
     }
 
     /// The connection is lost: the records on it may have been lost.
     pub(crate) fn connection_lost(&mut self, now: Mono) {
-        for one in self
-            .queues
-            .values_mut()
-            .flat_map(|queue| queue.under_way.values_mut())
-        {
-            one.send_at.get_or_insert(now);
+        for queue in self.queues.values_mut() {
+            queue.not_now = None;
+            for one in queue.under_way.values_mut() {
+                one.send_at.get_or_insert(now);
+            }
         }
         // By another connection, the log may take them.
         self.stalled_since = None;
@@ -382,6 +400,28 @@ impl Courier {
         let done = queue.under_way.remove(&sequence)?;
         queue.holdings -= usize::from(done.payload.is_of_holdings());
         Some(done)
+    }
+}
+
+impl CourierQueue {
+    /// The log answered "not now": the next pause begins, unless the answer belongs to a record that was sent before
+    /// the present one.
+    fn pause(&mut self, now: Mono) {
+        let pause = match self.not_now {
+            Some(not_now) if now < not_now.until => return,
+            Some(not_now) => not_now.pause.saturating_add(not_now.pause).min(NOT_NOW_MAX),
+            None => NOT_NOW,
+        };
+        let until = now.plus(pause);
+        self.not_now = Some(NotNow { pause, until });
+    }
+
+    /// Whether nothing may be sent now: a pause lasts, or the record that was sent after it is not answered yet.
+    fn must_wait(&self, now: Mono) -> bool {
+        self.not_now.is_some_and(|not_now| {
+            let tries = |one: &Sent| one.send_at.is_none() && not_now.until <= one.sent;
+            now < not_now.until || self.under_way.values().any(tries)
+        })
     }
 }
 

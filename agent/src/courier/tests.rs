@@ -156,6 +156,78 @@ fn not_now_is_retried_later_and_never_is_not() {
     assert_eq!((counts.batches_refused, counts.hits_given_up), (1, 1));
 }
 
+/// The pauses until something is sent again, in ms, where the log answers "not now" each time.
+fn pauses_ms(bench: &mut Bench, from_ms: u64, pauses: usize) -> (Vec<u64>, u64) {
+    let (mut found, mut last) = (Vec::new(), from_ms);
+    for ms in from_ms.. {
+        let sent = bench.send_all(after(Span::from_millis(ms)));
+        if !sent.is_empty() {
+            assert_eq!(sent.len(), 1, "one record is enough to try");
+            bench
+                .courier
+                .not_now(sent[0].id, after(Span::from_millis(ms)));
+            found.push(ms - last);
+            last = ms;
+        }
+        if found.len() == pauses {
+            break;
+        }
+    }
+    (found, last)
+}
+
+#[test]
+fn a_log_without_room_is_tried_less_and_less_often() {
+    let mut bench = Bench::new(1);
+    (0..200).for_each(|_| bench.hit("a"));
+    let sent = bench.send_all(NOW);
+    assert_eq!(sent.len(), 128);
+    for one in &sent {
+        bench.courier.not_now(one.id, NOW);
+    }
+    let (pauses, full_ms) = pauses_ms(&mut bench, 0, 6);
+    assert_eq!(pauses, [100, 200, 400, 800, 1_000, 1_000]);
+    assert_eq!(bench.courier.counts().batches_sent_again, 6);
+    // There is room: the record that tries is taken, and all others follow at once.
+    let room = after(Span::from_millis(full_ms + 1_000));
+    let tries = bench.send_all(room);
+    assert_eq!(tries, sent[..1]);
+    bench.courier.acknowledged(tries[0].id);
+    let mut rest = bench.send_all(room);
+    assert_eq!(rest[..127], sent[1..]);
+    while let Some(one) = rest.pop() {
+        bench.courier.acknowledged(one.id);
+        rest.extend(bench.send_all(room));
+    }
+    let counts = bench.courier.counts();
+    assert_eq!((counts.hits_acknowledged, counts.hits_given_up), (200, 0));
+    // The next time the pauses begin anew.
+    bench.hit("a");
+    let one = bench.send_all(room);
+    bench.courier.not_now(one[0].id, room);
+    assert_eq!(pauses_ms(&mut bench, full_ms + 1_000, 2).0, [100, 200]);
+}
+
+#[test]
+fn a_pause_ends_with_its_connection_and_holds_up_no_other_queue() {
+    let mut bench = Bench::new(4);
+    for n in 0..40 {
+        bench.hit(&format!("t{n}"));
+    }
+    let sent = bench.send_all(NOW);
+    let of = |partition: u32| sent.iter().filter(move |one| one.partition == partition);
+    of(0).for_each(|one| bench.courier.not_now(one.id, NOW));
+    of(1).for_each(|one| bench.courier.acknowledged(one.id));
+    for n in 40..80 {
+        bench.hit(&format!("t{n}"));
+    }
+    let more = bench.send_all(NOW);
+    assert!(!more.is_empty() && more.iter().all(|one| one.partition != 0));
+    bench.courier.connection_lost(NOW);
+    let again = bench.send_all(NOW);
+    assert!(of(0).all(|one| again.contains(one)));
+}
+
 #[test]
 fn an_acknowledgement_counts_once() {
     let mut bench = Bench::new(1);
