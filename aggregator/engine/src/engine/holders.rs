@@ -305,10 +305,12 @@ impl Holders {
         }
     }
 
-    /// A digest of the content alone.
+    /// A digest of the content alone. How many ticks were counted from the beginning is not content.
     pub fn digest(&self, identities: &Identities) -> u128 {
         let wide = |digest: u128, part: u128| mix(mix(digest, part as u64), (part >> 64) as u64);
-        let mut digest = mix(0, self.silence.ticks());
+        let now = self.silence.ticks();
+        let ticks_since = |at: u64| now.saturating_sub(at);
+        let mut digest = 0;
         for held in &self.held {
             digest = wide(digest, identities.of_resource(&held.name).of("").0);
             digest = wide(digest, held.copies.digest());
@@ -318,7 +320,7 @@ impl Holders {
         digest = mix(digest, present.len() as u64);
         for (process, LastHeartbeat { at, grace }) in present {
             digest = wide(digest, identities.of_agent(&process.name, process.epoch).0);
-            digest = mix(mix(digest, at), grace);
+            digest = mix(mix(digest, ticks_since(at)), grace);
         }
         let lists = [
             self.silence.gone().collect::<Vec<_>>(),
@@ -328,7 +330,7 @@ impl Holders {
             digest = mix(digest, list.len() as u64);
             for (process, ticks) in list {
                 digest = wide(digest, identities.of_agent(&process.name, process.epoch).0);
-                digest = mix(digest, ticks);
+                digest = mix(digest, ticks_since(ticks));
             }
         }
         digest

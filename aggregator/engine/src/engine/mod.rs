@@ -86,7 +86,7 @@ pub use versions::Versions;
 
 /// Number of the content and form of [`Engine::digest`]. It changes with each change to them, so that two
 /// builds never take a change of the digest for a difference of states.
-pub const DIGEST_FORM: u32 = 4;
+pub const DIGEST_FORM: u32 = 5;
 
 /// The engine of one partition.
 pub struct Engine {
@@ -102,6 +102,8 @@ pub struct Engine {
     applied_upto: Option<u64>,
     /// The mark of the last applied record: see [`Engine::set_mark`].
     mark: Option<u128>,
+    /// Whether records were missing in the log when it was read: see [`Engine::set_lacks_records`].
+    lacks_records: bool,
     /// The append time of the last counted tick.
     log_time: Option<Timestamp>,
     steps: Steps,
@@ -129,6 +131,7 @@ impl Engine {
             began: false,
             applied_upto: None,
             mark: None,
+            lacks_records: false,
             log_time: None,
             steps: Steps::new(),
             table: Table::new(),
@@ -251,8 +254,21 @@ impl Engine {
         self.mark
     }
 
+    /// Sets whether the log lacked records that an engine beside this one may have applied. Snapshots keep it, so that
+    /// no restored state is compared with that engine's. Not part of the state.
+    pub fn set_lacks_records(&mut self, lacks_records: bool) {
+        self.lacks_records = lacks_records;
+    }
+
+    /// Whether the log lacked records.
+    pub fn lacks_records(&self) -> bool {
+        self.lacks_records
+    }
+
     /// A digest of the state, which depends on the log alone: equal for all engines that applied the same
-    /// records, whether or not they were restored from snapshots.
+    /// records, whether or not they were restored from snapshots. Ticks enter it as differences: an engine whose log
+    /// lacked records counted fewer of them, and has the digest of the others again once nothing in their states
+    /// comes from those records.
     pub fn digest(&self) -> u128 {
         debug_assert!(!self.has_more(), "a digest in the middle of a record");
         let wide = |digest: u128, part: u128| mix(mix(digest, part as u64), (part >> 64) as u64);
@@ -266,10 +282,10 @@ impl Engine {
         digest = wide(digest, self.amended.digest());
         digest = mix(digest, self.table.alive().count());
         digest = wide(digest, self.table.alive().digest());
-        digest = mix(digest, self.table.alive().room_made());
+        digest = mix(digest, self.table.alive().room_age());
         digest = mix(digest, self.candidates.alive().count());
         digest = wide(digest, self.candidates.alive().digest());
-        digest = mix(digest, self.candidates.alive().room_made());
+        digest = mix(digest, self.candidates.alive().room_age());
         digest = wide(digest, self.epochs.digest());
         digest = wide(digest, self.holders.digest(&self.identities));
         wide(digest, self.last_totals.digest())

@@ -35,9 +35,9 @@ pub const CHUNK_BYTES_MAX: usize = 512 * 1024;
 const MAGIC: [u8; 4] = *b"TGSN";
 /// Format 1 had no copies, format 2 no amendments, format 3 no candidates, format 4 no excess of holds. Format
 /// 5 had no windows, quotas and buckets, and its excess used nothing; format 6 had no pairs that are evicted at
-/// the cap; format 7 had no grace of agents after a pause of the ticks. They are refused, and the log is read
-/// from its beginning.
-const FORMAT: u8 = 8;
+/// the cap; format 7 had no grace of agents after a pause of the ticks; format 8 did not state whether records
+/// were missing, and had another digest. They are refused, and the log is read from its beginning.
+const FORMAT: u8 = 9;
 
 mod kind {
     pub const HEAD: u8 = 1;
@@ -132,6 +132,7 @@ pub struct Frozen {
     began: bool,
     applied_upto: Option<u64>,
     mark: Option<u128>,
+    lacks_records: bool,
     log_time: Option<Timestamp>,
     /// Version, ordinal and instant of the steps that are kept, oldest first; the last is the newest.
     steps: Vec<(u64, u32, Timestamp)>,
@@ -202,6 +203,7 @@ impl Engine {
             began: self.began,
             applied_upto: self.applied_upto,
             mark: self.mark,
+            lacks_records: self.lacks_records,
             log_time: self.log_time,
             steps: self.steps.iter().map(step).collect(),
             version: self.steps.version().unwrap_or(0),

@@ -143,6 +143,11 @@ impl Alive {
         self.room_made
     }
 
+    /// For how many slots room has not been made, at most as many as pairs stay: then nothing depends on it any more.
+    pub fn room_age(&self) -> u64 {
+        self.now.saturating_sub(self.room_made).min(STAYS_SLOTS)
+    }
+
     /// Whether a pair with this stay is still alive.
     #[inline]
     pub fn is(&self, stay: Stay) -> bool {

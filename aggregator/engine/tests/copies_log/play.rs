@@ -129,6 +129,13 @@ impl Play {
         self.apply(&activation)
     }
 
+    /// The log lacks the records that another one still had.
+    pub fn skip_to(&mut self, other: &Self) {
+        self.now_ms = other.now_ms;
+        self.offset = other.offset;
+        self.ticks = other.ticks;
+    }
+
     /// Half a second passes, and a tick is counted.
     pub fn tick(&mut self) -> Fate {
         self.now_ms += 500;

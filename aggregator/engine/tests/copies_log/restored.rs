@@ -81,3 +81,30 @@ fn releases_before_a_restore_do_not_move_log_positions() {
         assert_eq!(said(false, gone), said(true, gone), "gone: {gone}");
     }
 }
+
+/// One of two logs lacked twelve minutes of ticks, and an agent.
+#[test]
+fn missing_records_leave_the_digest_in_the_end() {
+    let limits = "[copies.sandbox]\nlimit = 2\n";
+    let (mut whole, mut behind) = (Play::of(limits), Play::of(limits));
+    let mut old = agent("old", 1);
+    whole.ops(&mut old, &[(1, hold("acme", 1))]);
+    for _ in 0..1_500 {
+        whole.tick();
+    }
+    behind.skip_to(&whole);
+    let mut later = [&mut whole, &mut behind].map(|play| {
+        let (mut web, mut job) = (agent("web", 1), agent("job", 1));
+        play.ops(&mut job, &[(1, hold("acme", 1))]);
+        let mut digests = Vec::new();
+        for _ in 0..1_300 {
+            play.heartbeat_without_parts(&mut web);
+            play.tick();
+            digests.push(play.engine.digest());
+        }
+        digests
+    });
+    let behind = later[1].pop();
+    assert_ne!(behind, later[0].first().copied());
+    assert_eq!(behind, later[0].pop());
+}

@@ -134,7 +134,6 @@ impl Partition {
         let upto = ruler.applied_upto();
         self.position.restore(upto);
         self.recovery.restored_upto = upto;
-        self.state_digests.lack_nothing();
         self.ruler = ruler;
     }
 

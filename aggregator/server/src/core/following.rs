@@ -81,7 +81,7 @@ impl Partition {
         }
         self.position.skip_to(next);
         if wanted + 1 < next {
-            self.state_digests.lack_records(self.index);
+            self.lack_records();
             step.counters().gaps += 1;
             tracing::error!(
                 partition = self.index,
@@ -214,7 +214,7 @@ impl Partition {
         if step.context.shared && 0 < wanted {
             return self.restore_newer(step);
         }
-        self.state_digests.lack_records(self.index);
+        self.lack_records();
         self.position.skip_to(next);
     }
 

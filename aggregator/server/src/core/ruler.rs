@@ -107,6 +107,16 @@ impl Ruler {
         self.engine.mark()
     }
 
+    /// From now on the state is that of a log without some records, or as if none had been missing.
+    pub fn set_lacks_records(&mut self, lacks_records: bool) {
+        self.engine.set_lacks_records(lacks_records);
+    }
+
+    /// Whether the state is that of a log without some records.
+    pub fn lacks_records(&self) -> bool {
+        self.engine.lacks_records()
+    }
+
     /// A copy of the engine at this moment.
     pub fn freeze(&mut self) -> Moment {
         let last = self.last.as_ref();

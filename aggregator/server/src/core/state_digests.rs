@@ -10,7 +10,7 @@
 //! record that it is about, in the same partition: so it reaches all aggregators that rule that partition, now or
 //! later, and no others; an aggregator that takes a partition over compares with its predecessor. Knows nothing
 //! of how a digest is computed. A partition that lacks records, because they were removed before they could be ruled,
-//! takes no part. What stays true: no ruling depends on a digest; but while digests differ, no
+//! takes no part until its state is another aggregator's again: most of a state ends within minutes. What stays true: no ruling depends on a digest; but while digests differ, no
 //! snapshot is saved, and a partition that was restored from one and is not announced yet is restored from an
 //! older one.
 
@@ -49,9 +49,6 @@ const GIVEN_UP_MAX: u32 = 3;
 pub struct StateDigests {
     noted: VecDeque<Noted>,
     doubtful_until: Timestamp,
-    /// Records were removed before they could be ruled: the state differs from that of an aggregator that has ruled
-    /// them, and neither is to blame.
-    lacks_records: bool,
 }
 
 impl StateDigests {
@@ -69,20 +66,6 @@ impl StateDigests {
             .copied()
     }
 
-    /// From now on the state is that of a log without some records.
-    pub fn lack_records(&mut self, partition: u32) {
-        self.lacks_records = true;
-        tracing::warn!(
-            partition,
-            "the state is compared with no other aggregator's until it is restored from a snapshot"
-        );
-    }
-
-    /// The state is that of a snapshot.
-    pub fn lack_nothing(&mut self) {
-        self.lacks_records = false;
-    }
-
     /// Whether a digest of another aggregator differed not long ago, by log time.
     pub fn are_doubtful(&self, at: Timestamp) -> bool {
         at < self.doubtful_until
@@ -90,6 +73,16 @@ impl StateDigests {
 }
 
 impl Partition {
+    /// Records were removed before they could be ruled: from now on the state differs from that of an aggregator that
+    /// has ruled them, and neither is to blame.
+    pub(super) fn lack_records(&mut self) {
+        self.ruler.set_lacks_records(true);
+        tracing::warn!(
+            partition = self.index,
+            "a state without these records is not compared with other aggregators' until it equals one of them"
+        );
+    }
+
     /// Notes the digest after a tick if one is due, and appends it where rulings are announced.
     pub(super) fn append_digest(
         &mut self,
@@ -114,7 +107,7 @@ impl Partition {
         self.state_digests.note(noted);
         // A partition that catches up states nothing that was not stated at the time. After an activation that ends
         // its key a digest would be refused; the next is due in 10 s.
-        let says_something = self.announcing && !self.state_digests.lacks_records;
+        let says_something = self.announcing && !self.ruler.lacks_records();
         if !says_something || self.is_ending_its_key(context) {
             return;
         }
@@ -139,17 +132,27 @@ impl Partition {
         step: &mut PartitionStep<'_>,
     ) {
         let is_own = stated.instance == step.context.instance;
-        if is_own || stated.form != DIGEST_FORM || self.state_digests.lacks_records {
+        if is_own || stated.form != DIGEST_FORM {
             return;
         }
         let Some(noted) = self.state_digests.of(stated.offset) else {
             return;
         };
-        if noted.rules != stated.rules {
+        let is_equal = noted.digest == stated.digest;
+        if noted.rules != stated.rules || (self.ruler.lacks_records() && !is_equal) {
             return;
         }
+        if self.ruler.lacks_records() {
+            self.ruler.set_lacks_records(false);
+            let offset = stated.offset;
+            tracing::info!(
+                partition = self.index,
+                offset,
+                "the records that were missing make no difference any more"
+            );
+        }
         step.counters().states_compared += 1;
-        if noted.digest == stated.digest {
+        if is_equal {
             return;
         }
         step.counters().states_differing += 1;

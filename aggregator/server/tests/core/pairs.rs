@@ -225,14 +225,15 @@ fn a_restored_state_with_another_digest_is_given_up() {
     assert!(0 < saved(&doubting, 0), "nobody has said otherwise since");
 }
 
-/// What retention has removed is missing in its state, for which nobody is to blame, the snapshot least of all.
-#[test]
-fn a_state_that_lacks_removed_records_is_compared_with_none() {
-    let first = first_of_group_a();
-    let (at, ..) = digests_of(&first.log, 0).pop().expect("one");
-    let snapshots = snapshots_before(at, &first);
-    let mut world = World::restored_in_group(first.log.clone(), 3, "a", snapshots);
-    world.clock = first.clock;
+/// An aggregator of group `a`, number 3, that found a gap in partition 0 before the digest at `at`.
+fn behind_a_gap(
+    log: &MemoryLog,
+    clock: Span,
+    snapshots: BTreeMap<u32, Vec<Chunks>>,
+    at: u64,
+) -> World {
+    let mut world = World::restored_in_group(log.clone(), 3, "a", snapshots);
+    world.clock = clock;
     world.fate = Box::new(|_, _| Fate::Refused);
     world.held = vec![Stream::Hits];
     world.settle();
@@ -254,6 +255,16 @@ fn a_state_that_lacks_removed_records_is_compared_with_none() {
     }));
     world.held.clear();
     world.settle();
+    world
+}
+
+/// What retention has removed is missing in its state, for which nobody is to blame, the snapshot least of all.
+#[test]
+fn a_state_that_lacks_removed_records_is_compared_with_none() {
+    let first = first_of_group_a();
+    let (at, ..) = digests_of(&first.log, 0).pop().expect("one");
+    let snapshots = snapshots_before(at, &first);
+    let mut world = behind_a_gap(&first.log, first.clock, snapshots, at);
     let counters = world.counters();
     assert_eq!(
         (counters.gaps, counters.states_differing),
@@ -265,6 +276,44 @@ fn a_state_that_lacks_removed_records_is_compared_with_none() {
         at < world.digests().partitions[0].offset,
         "it went on behind the gap"
     );
+}
+
+/// How many digests of an aggregator differed from another's in partition 0 where both ruled the end of the log, and how
+/// many it has stated there itself.
+fn compared_in_the_end(world: &mut World, first: &World) -> (u64, usize) {
+    let before = digests_of(&world.log, 0).len();
+    world.fate = Box::new(|_, _| Fate::Taken);
+    world.clock = world.clock.max(first.clock);
+    busy(world);
+    let own = digests_of(&world.log, 0).len() - before;
+    (world.counters().states_differing, own)
+}
+
+#[test]
+fn a_snapshot_of_a_state_without_some_records_says_so() {
+    let first = first_of_group_a();
+    let (at, ..) = digests_of(&first.log, 0).pop().expect("one");
+    let mut world = behind_a_gap(&first.log, first.clock, snapshots_before(at, &first), at);
+    assert_eq!(compared_in_the_end(&mut world, &first), (0, 0));
+    let last = world.log.streams[&(Stream::Hits, 0)].len() as u64;
+    let snapshots = snapshots_before(last, &world);
+    assert!(snapshots.contains_key(&0));
+    let mut again = World::restored_in_group(world.log.clone(), 4, "a", snapshots);
+    again.clock = world.clock;
+    again.settle();
+    assert_eq!(compared_in_the_end(&mut again, &world), (0, 0));
+}
+
+#[test]
+fn a_state_is_compared_again_once_missing_records_do_not_matter() {
+    let mut first = first_of_group_a();
+    let (at, ..) = digests_of(&first.log, 0).pop().expect("one");
+    let snapshots = snapshots_before(at, &first);
+    first.run_for(Span::from_secs(700));
+    let mut world = behind_a_gap(&first.log, first.clock, snapshots, at);
+    let (differing, own) = compared_in_the_end(&mut world, &first);
+    assert_eq!(differing, 0);
+    assert!(3 <= own, "it states digests again");
 }
 
 /// The log as a faulty aggregator rules it, which ignores every third batch of hits.

@@ -119,6 +119,7 @@ impl Cursor<'_> {
         };
         engine.identities = Identities::new(self.log()?);
         engine.began = self.flag("began")?;
+        engine.lacks_records = self.flag("lacks records")?;
         engine.applied_upto = self.optional("applied up to")?;
         engine.log_time = self.optional("log time")?.map(Timestamp::from_micros);
         if let Some(log) = engine.log_time {

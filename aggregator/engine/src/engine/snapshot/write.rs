@@ -172,6 +172,7 @@ fn write_head(frozen: &Frozen, bytes: &mut Vec<u8>) {
     }
     write_log(frozen.key, bytes);
     bytes.push(u8::from(frozen.began));
+    bytes.push(u8::from(frozen.lacks_records));
     write_optional(frozen.applied_upto, bytes);
     write_optional(frozen.log_time.map(Timestamp::as_micros), bytes);
     for slot in frozen.room_made {
