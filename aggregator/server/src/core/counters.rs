@@ -42,7 +42,7 @@ counters! {
         restored = "tollgate_partitions_restored_total", "Partitions restored from snapshots when they were assigned.",
         records = "tollgate_records_total", "Records ruled.",
         entries = "tollgate_entries_total", "Entries of hits ruled.",
-        granted = "tollgate_hits_granted_total", "Hits that the limits had room for.",
+        granted = "tollgate_hits_granted_total", "Hits that the limits had room for. As all counters of rulings, this one counts replayed records too.",
         excess = "tollgate_hits_excess_total", "Hits let through beyond the limits.",
         late = "tollgate_hits_late_total", "Hits that arrived too late to rule: their pair had already seen newer ones.",
         duplicates = "tollgate_entries_duplicate_total", "Entries of batches seen before.",

@@ -8,7 +8,7 @@ pub(super) fn of_resource(of: &ByResource) -> [Row; 5] {
     [
         (
             "tollgate_resource_calls_total",
-            "Calls that agents let through, by resource.",
+            "Calls that agents let through, by resource. Replayed records do not count.",
             of.calls,
         ),
         (
