@@ -176,7 +176,8 @@ impl LimitsState {
         let version = self.book.latest_number();
         let why = format!(
             "they were recreated, and version {version}, which is in force, is not in them; it stays in force, and nothing that \
-             is pushed takes effect until hits, state and limits are recreated together (see the runbook)"
+             is pushed takes effect. Save the document (GET /v1/limits), stop the aggregators, delete the topics of limits, \
+             hits, state and denials, run: tollgate topics create, push the document, and start the aggregators"
         );
         tracing::error!(why, "limits cannot be read any further");
         self.broken = Some(why);

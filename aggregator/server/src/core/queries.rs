@@ -118,7 +118,8 @@ impl Views<'_> {
         }));
         if let Some(last) = self.membership.surplus.last() {
             why.push(format!(
-                "the topic of hits has at least {} partitions, expected {}: records of agents beyond that are not ruled",
+                "the topic of hits has at least {} partitions, expected {}: records of agents beyond that are not ruled, and no aggregator will start again; \
+                 move to topics of another prefix (see the runbook)",
                 last + 1,
                 self.settings.partitions
             ));
