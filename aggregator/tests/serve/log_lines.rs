@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use super::support::{LIMITS, Served, directory, serve};
+use super::support::{LIMITS, Served, directory, serve, serve_of};
 
 /// A line that was logged already, or will be.
 fn line(served: &mut Served, text: &str) -> String {
@@ -125,4 +125,35 @@ fn what_a_version_forgets_is_not_logged_again_at_a_restart() {
     line(&mut served, "elsewhere.example");
     let again = served.log_lines.iter().find(|line| line.contains(forgets));
     assert_eq!(again, None);
+}
+
+#[test]
+fn versions_are_logged_as_new_only_once() {
+    let dir = directory(LIMITS);
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    let new = "limits version in the log";
+    line(&mut served, new);
+    served.signal("TERM");
+    served.await_end();
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    let known = line(&mut served, "limits in the log at the start");
+    assert!(known.contains("version=1"), "{known}");
+    ask_as_a_stranger(&served);
+    line(&mut served, "elsewhere.example");
+    let again = served.log_lines.iter().find(|line| line.contains(new));
+    assert_eq!(again, None);
+}
+
+#[test]
+fn an_aggregator_without_limits_says_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut served = serve_of(dir.path(), &["--partitions", "4"]);
+    served.await_ready();
+    let warning = line(&mut served, "there are no limits");
+    assert!(
+        warning.contains(" WARN ") && warning.contains("serve --limits FILE"),
+        "{warning}"
+    );
 }

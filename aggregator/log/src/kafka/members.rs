@@ -15,6 +15,8 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rdkafka::{Offset, TopicPartitionList};
+use tollgate_shared::log_lines::LineInterval;
+use tollgate_shared::time::Span;
 pub use tollgate_shared::wire::member::MemberRecord;
 use tollgate_shared::wire::member::SILENCE_MAX;
 
@@ -24,6 +26,9 @@ use super::{KafkaConfig, KafkaFault, producer, properties, reach, rights};
 
 /// How often a member states itself.
 const STATE_EVERY: Duration = Duration::from_secs(2);
+
+/// How often it is logged that statements cannot be read: a topic that was deleted stays away for long.
+const FAILURE_EVERY: Span = Span::from_secs(60);
 
 /// How long the thread waits for statements before it looks at its own.
 const POLL: Duration = Duration::from_millis(100);
@@ -128,6 +133,8 @@ impl Registry {
             me,
             inbox,
             on_change,
+            began: Instant::now(),
+            failures: LineInterval::new(FAILURE_EVERY),
         };
         std::thread::Builder::new()
             .name("kafka-members".to_owned())
@@ -168,6 +175,8 @@ struct Thread {
     me: MemberRecord,
     inbox: Receiver<MembersCommand>,
     on_change: MembersChanged,
+    began: Instant,
+    failures: LineInterval,
 }
 
 impl Thread {
@@ -207,8 +216,7 @@ impl Thread {
                     has_heard = true;
                 }
                 Some(Err(error)) if rights::is_about_a_topic(&error) => {
-                    let fault = rights::missing(&self.topic, "Read");
-                    tracing::error!(%fault, "other members cannot be followed");
+                    self.log_failure(&rights::missing(&self.topic, "Read"));
                 }
                 Some(Err(error)) => tracing::debug!(%error, "kafka members"),
                 None => {}
@@ -260,14 +268,14 @@ impl Thread {
         };
         let found = topics::find(&self.config, &consumer, Topic::Members);
         if let Err(fault) = found {
-            tracing::error!(%fault, "statements of other members cannot be read");
+            self.log_failure(&fault);
             return false;
         }
         tracing::warn!("nothing arrived from the topic of members: its clients are recreated");
         match quiet(&self.config) {
             Ok(producer) => (self.consumer, self.producer) = (consumer, producer),
             Err(fault) => {
-                tracing::error!(%fault, "statements of other members cannot be read");
+                self.log_failure(&fault);
                 return false;
             }
         }
@@ -275,6 +283,12 @@ impl Thread {
             tracing::error!(%error, "other members cannot be followed");
         }
         true
+    }
+
+    fn log_failure(&mut self, fault: &KafkaFault) {
+        if let Some(unsaid) = self.failures.may(Span::from_std(self.began.elapsed())) {
+            tracing::error!(%fault, unsaid, "statements of other members cannot be read");
+        }
     }
 
     fn follow(&self) -> Result<(), KafkaError> {

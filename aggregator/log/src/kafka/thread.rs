@@ -39,8 +39,8 @@ const UNKNOWN_MAX: Duration = Duration::from_secs(3);
 /// silent.
 const QUIET_MAX: Duration = Duration::from_secs(5);
 
-/// How often Kafka's refusals are logged.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+/// How often Kafka's refusals are logged: a topic that was deleted causes some each second.
+const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// How long closing waits for answers. An aggregator has 5 s to stop.
 const FINISH_WITHIN: Duration = Duration::from_secs(3);

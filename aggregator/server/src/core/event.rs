@@ -217,18 +217,26 @@ pub struct DeadLetter {
     pub offset: u64,
     /// The reason.
     pub why: String,
+    /// Whether it was read while this process caught up, so that it may have been refused before.
+    pub replayed: bool,
     /// Its bytes.
     pub bytes: bytes::Bytes,
 }
 
 impl DeadLetter {
     /// The dead letter of a delivered record.
-    pub(super) fn of(stream: Stream, partition: u32, delivered: &Delivered, why: String) -> Self {
+    pub(super) fn of(
+        (stream, partition): (Stream, u32),
+        delivered: &Delivered,
+        why: String,
+        replayed: bool,
+    ) -> Self {
         Self {
             stream,
             partition,
             offset: delivered.offset,
             why,
+            replayed,
             bytes: delivered.bytes.clone(),
         }
     }

@@ -159,6 +159,7 @@ impl LimitsState {
         record_keys::log_missing(&self.book, env);
         self.log_missing_key(&env.settings.keys);
         let empty = self.book.latest().is_none();
+        self.log_at_start();
         if let Some((why, unreadable)) = &self.file_bad
             && empty
         {
@@ -166,6 +167,24 @@ impl LimitsState {
                 why: why.clone(),
                 unreadable: *unreadable,
             });
+        }
+    }
+
+    /// Logs what is in force at the start. The versions before that were logged when they entered the log.
+    fn log_at_start(&self) {
+        let resources = self
+            .book
+            .latest()
+            .map_or(0, |latest| latest.limits.resources().len());
+        let version = self.book.latest_number();
+        if 0 < resources || self.file.is_some() {
+            tracing::info!(version, resources, "limits in the log at the start");
+        } else {
+            tracing::warn!(
+                version,
+                "there are no limits, so agents let every call through: name a file (serve --limits FILE), or, with Kafka, \
+                 run: tollgate limits push FILE --reason TEXT"
+            );
         }
     }
 
@@ -193,6 +212,7 @@ impl LimitsState {
         match entered {
             Entered::Version { push, version } => {
                 match &version.made {
+                    _ if !self.caught_up => {}
                     Some(made) => tracing::info!(
                         version = version.number,
                         who = &*made.who,
@@ -243,6 +263,7 @@ impl LimitsState {
                         );
                         self.file_bad = Some((why, false));
                     }
+                    None if !self.caught_up => {}
                     None => tracing::warn!(
                         own,
                         "a limits document or an amendment in the log is void: {why}"

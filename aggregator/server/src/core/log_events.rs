@@ -173,7 +173,12 @@ impl Core {
                 }
                 Err(error) => {
                     self.env.out.tally.counters.undecodable += 1;
-                    let letter = DeadLetter::of(Stream::Limits, 0, record, error.to_string());
+                    let letter = DeadLetter::of(
+                        (Stream::Limits, 0),
+                        record,
+                        error.to_string(),
+                        !self.limits.caught_up,
+                    );
                     self.env.effects.push(Effect::Aside(letter));
                 }
             }

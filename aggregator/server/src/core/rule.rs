@@ -349,7 +349,7 @@ impl Partition {
         why: String,
         step: &mut PartitionStep<'_>,
     ) {
-        let letter = DeadLetter::of(Stream::Hits, self.index, delivered, why);
+        let letter = DeadLetter::of((Stream::Hits, self.index), delivered, why, !self.announcing);
         step.ask(Effect::Aside(letter));
     }
 

@@ -140,6 +140,17 @@ impl DeadLetterTally {
             return;
         }
         self.lines += 1;
+        if letter.replayed {
+            // It was logged as a warning when it was first read, unless it was written while no aggregator ran.
+            tracing::info!(
+                stream = name_of(letter.stream),
+                partition = letter.partition,
+                offset = letter.offset,
+                why = letter.why,
+                "a record from before this start is refused, maybe again"
+            );
+            return;
+        }
         tracing::warn!(
             stream = name_of(letter.stream),
             partition = letter.partition,
@@ -234,6 +245,7 @@ mod tests {
             partition: 3,
             offset,
             why: "byte 1: kind".to_owned(),
+            replayed: false,
             bytes: bytes::Bytes::from_static(b"bad"),
         };
         let mut kept = DeadLetterDir::open(path.clone());
