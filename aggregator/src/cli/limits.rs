@@ -125,12 +125,23 @@ struct ActArgs {
     /// The reason, which the log records
     #[arg(long, value_name = "TEXT")]
     reason: String,
+    /// Who gives the command, which the log records [default: the user and the host]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
     /// Does nothing and exits with 75 unless this version is in force
     #[arg(long, value_name = "N")]
     expect_version: Option<u64>,
     /// Changes nothing, and prints what would be done
     #[arg(long)]
     dry_run: bool,
+}
+
+impl ActArgs {
+    /// The same, for an aggregator that is asked.
+    fn note(&self) -> OperatorNote {
+        let (reason, by) = (self.reason.clone(), self.by.clone());
+        OperatorNote::new(reason, by, self.expect_version, self.dry_run)
+    }
 }
 
 /// Runs the command.
@@ -162,16 +173,14 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
                 remove: *remove,
                 ..stated.asked()
             };
-            let word = OperatorNote::new(act.reason.clone(), act.expect_version, act.dry_run);
-            return operator::ask(global, url, &word, asked);
+            return operator::ask(global, url, &act.note(), asked);
         }
         Some(LimitsVerb::Import {
             file,
             url: Some(url),
             act,
         }) => {
-            let act = (&*act.reason, act.expect_version, act.dry_run);
-            return limits_import::import(global, url, file, act);
+            return limits_import::import(global, url, file, &act.note());
         }
         _ => {}
     }
@@ -199,6 +208,7 @@ mod kafka {
     use crate::cli::limits_rows::{rolled_back, rows_text};
     use crate::cli::limits_wanted::{Wanted, edited, imported, set};
     use crate::cli::output::Format;
+    use crate::cli::user::user_and_host;
     use crate::cli::{input_name, open_table, read_input};
     use tollgate_log::kafka::{KafkaConfig, KafkaFault, Missing, check, reader};
     use tollgate_server::config::Config;
@@ -367,7 +377,8 @@ mod kafka {
         }
         check(kafka, Missing::Create)?;
         let mut stream = LimitsStream::open(kafka, history)?;
-        let version = stream.append_all(wanted, expected, &act.reason)?;
+        let who = act.by.clone().unwrap_or_else(user_and_host);
+        let version = stream.append_all(wanted, expected, (&who, &act.reason))?;
         stream.close();
         report(global, (version, expected), true, "pushed", forgets)
     }

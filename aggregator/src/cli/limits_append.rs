@@ -23,7 +23,6 @@ use tollgate_log::clock::wall;
 use tollgate_log::kafka::{KafkaConfig, KafkaLog};
 use tollgate_log::{AppendError, Log as _, LogEvent, LogReceiver, Stream, Ticket};
 use tollgate_server::core::limits_push::{Pushed, cut};
-use tollgate_server::serve::host_name;
 
 /// Events of the log that may wait.
 const EVENTS_MAX: usize = 64;
@@ -73,13 +72,13 @@ impl LimitsStream {
         &mut self,
         wanted: Wanted,
         expected: u64,
-        reason: &str,
+        (who, reason): (&str, &str),
     ) -> Result<u64, Failure> {
         let count = wanted.changes.len() + usize::from(wanted.document.is_some());
         let mut version = expected;
         for (done, next) in next_versions(wanted).enumerate() {
             let push = rand::random();
-            self.append(next.record((push, version), reason));
+            self.append(next.record((push, version), (who, reason)));
             let pushed = self.outcome_of(push);
             version = pushed.map_err(|failure| match done {
                 0 => failure,
@@ -130,15 +129,13 @@ fn next_versions(wanted: Wanted) -> impl Iterator<Item = NextVersion> {
 }
 
 impl NextVersion {
-    fn record(self, (push, expected): (u128, u64), reason: &str) -> Vec<u8> {
-        let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
-        let who = format!("{user}@{}", host_name());
+    fn record(self, (push, expected): (u128, u64), (who, reason): (&str, &str)) -> Vec<u8> {
         match self {
             Self::Document(text) => Pushed {
                 push,
                 text: &text,
                 expected,
-                who: &who,
+                who,
                 why: reason,
                 at: wall(),
             }
@@ -148,7 +145,7 @@ impl NextVersion {
                 Amendment {
                     push,
                     expected,
-                    who: cut(&who, NAME_BYTES_MAX),
+                    who: cut(who, NAME_BYTES_MAX),
                     why: cut(reason, REASON_BYTES_MAX),
                     act,
                 }

@@ -29,7 +29,7 @@ pub(super) fn import(
     global: &Global,
     url: &str,
     file: &Path,
-    (reason, expect_version, dry_run): (&str, Option<u64>, bool),
+    note: &OperatorNote,
 ) -> Result<Exit, Failure> {
     let mut rows = limits_edit::rows(&input_name(file), open_table(file)?)?;
     for (_, row) in &mut rows {
@@ -37,7 +37,7 @@ pub(super) fn import(
     }
     limits_edit::changed(&limits_in_force(url)?, &rows)?;
     let parts = parts_of(rows.into_iter().map(|(_, row)| row_of(row)).collect());
-    let (count, mut expected) = (parts.len(), expect_version);
+    let (count, mut expected) = (parts.len(), note.expect_version);
     let mut answers = Vec::with_capacity(count);
     for (done, rows) in parts.into_iter().enumerate() {
         let request = AmendRequest {
@@ -45,16 +45,17 @@ pub(super) fn import(
             rows,
             ..AmendRequest::default()
         };
-        let note = OperatorNote::new(reason.to_owned(), expected, dry_run);
-        let answer = asked(global, url, &note, request).inspect_err(|_| {
-            if 0 < done && !dry_run {
+        let mut of_part = note.clone();
+        of_part.expect_version = expected;
+        let answer = asked(global, url, &of_part, request).inspect_err(|_| {
+            if 0 < done && !note.dry_run {
                 remark!(
                     "tollgate: {done} of {count} parts are in force: run the same command again for the rest"
                 );
             }
         })?;
-        expected = if dry_run {
-            expect_version
+        expected = if note.dry_run {
+            note.expect_version
         } else {
             Some(answer.version)
         };

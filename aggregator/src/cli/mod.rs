@@ -52,6 +52,7 @@ pub mod simulate;
 mod table_lines;
 pub mod top;
 pub mod topics;
+mod user;
 mod values;
 mod variables;
 

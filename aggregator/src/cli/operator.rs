@@ -22,11 +22,11 @@ use tollgate_shared::names::{check_domain, check_name};
 
 use super::Global;
 use super::output::Format;
+use super::user::user_and_host;
 use crate::exit::{Exit, Failure};
 use crate::reach;
 use tollgate_server::http::ROWS_MAX;
 use tollgate_server::http::amend::proposal;
-use tollgate_server::serve::host_name;
 
 /// Which aggregator is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -54,18 +54,23 @@ pub struct OperatorNote {
     by: Option<String>,
     /// Does nothing and exits with 75 unless this version of the limits is in force
     #[arg(long, value_name = "N")]
-    expect_version: Option<u64>,
+    pub(super) expect_version: Option<u64>,
     /// Changes nothing, and prints what would be done
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
 }
 
 impl OperatorNote {
     /// The note of a command that has other arguments for it.
-    pub fn new(reason: String, expect_version: Option<u64>, dry_run: bool) -> Self {
+    pub fn new(
+        reason: String,
+        by: Option<String>,
+        expect_version: Option<u64>,
+        dry_run: bool,
+    ) -> Self {
         Self {
             reason,
-            by: None,
+            by,
             expect_version,
             dry_run,
         }
@@ -126,14 +131,10 @@ pub fn asked(
     word: &OperatorNote,
     act: AmendRequest,
 ) -> Result<AmendmentView, Failure> {
-    let user = || {
-        let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
-        format!("{user}@{}", host_name())
-    };
     let domain = domain_on(global, url, act.resource.as_deref(), act.domain.as_ref())?;
     let asked = AmendRequest {
         domain,
-        who: word.by.clone().unwrap_or_else(user),
+        who: word.by.clone().unwrap_or_else(user_and_host),
         why: word.reason.clone(),
         expected_version: word.expect_version,
         dry_run: word.dry_run,

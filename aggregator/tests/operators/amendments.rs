@@ -209,7 +209,9 @@ async fn an_audit_names_the_operator_of_a_lift_and_a_pardon() {
         "refund api.search globex 2",
     ];
     for act in acts {
-        let found = listed.iter().find(|listed| listed["amendment"] == act);
+        let mut of_act = listed.iter().filter(|listed| listed["amendment"] == act);
+        let (found, again) = (of_act.next(), of_act.next());
+        assert_eq!(again, None, "each act once: {listed:?}");
         let found = found.unwrap_or_else(|| panic!("{act}: {listed:?}"));
         assert_eq!(
             (&found["who"], &found["why"]),

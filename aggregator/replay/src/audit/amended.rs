@@ -5,8 +5,9 @@
 //! ```
 //!
 //! Knows nothing of their effect on rulings, which the replay applies. What stays true: an amendment is
-//! reported once for each partition in which it came into force, in the order of the log.
+//! reported once, by the first partition in which it came into force, in the order of the log.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -21,9 +22,11 @@ use tollgate_limits::versions::in_one_line;
 /// An amendment that a limits activation brought into force in a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BroughtAmendment {
-    /// The partition.
+    /// The first partition.
     pub partition: u32,
-    /// The offset of the limits activation.
+    /// In how many partitions it came into force: each brings it into force by itself.
+    pub partitions: u64,
+    /// The offset of the limits activation there.
     pub offset: u64,
     /// Its version number.
     pub version: u64,
@@ -50,6 +53,7 @@ pub fn brought(
         if let Some(made) = version.made.as_ref().map(Arc::clone) {
             found.push(BroughtAmendment {
                 partition,
+                partitions: 1,
                 offset,
                 version: version.number,
                 amendment: in_one_line(&made.act),
@@ -63,10 +67,22 @@ pub fn brought(
     found
 }
 
+/// The amendments of all partitions, each once.
+pub fn of_all<'a>(parts: impl Iterator<Item = &'a BroughtAmendment>) -> Vec<BroughtAmendment> {
+    let mut all: BTreeMap<u64, BroughtAmendment> = BTreeMap::new();
+    for part in parts {
+        all.entry(part.version)
+            .and_modify(|one| one.partitions += part.partitions)
+            .or_insert_with(|| part.clone());
+    }
+    all.into_values().collect()
+}
+
 impl fmt::Display for BroughtAmendment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             partition,
+            partitions,
             offset,
             version,
             amendment,
@@ -81,6 +97,39 @@ impl fmt::Display for BroughtAmendment {
              by {} at {at}: {}",
             escaped(who),
             escaped(why)
-        )
+        )?;
+        match partitions {
+            1 => Ok(()),
+            count => write!(f, " (in {count} partitions)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_act_is_listed_once_however_many_partitions_have_it() {
+        let brought = |partition, version| BroughtAmendment {
+            partition,
+            partitions: 1,
+            offset: 20,
+            version,
+            amendment: "lift r acme".to_owned(),
+            who: "ann".into(),
+            why: "a bug of ours".into(),
+            at_us: 0,
+        };
+        let parts = [brought(0, 18), brought(0, 19), brought(1, 18)];
+        let all = of_all(parts.iter());
+        let counted = all.iter().map(|one| (one.version, one.partitions));
+        assert_eq!(counted.collect::<Vec<_>>(), [(18, 2), (19, 1)]);
+        assert!(
+            all[0]
+                .to_string()
+                .ends_with(": a bug of ours (in 2 partitions)")
+        );
+        assert!(all[1].to_string().ends_with(": a bug of ours"));
     }
 }

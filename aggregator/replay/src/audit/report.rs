@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tollgate_shared::escape::escaped;
 
-use super::amended::BroughtAmendment;
+use super::amended::{BroughtAmendment, of_all};
 pub use super::difference::{Difference, DifferenceKind, Stated, scope_of};
 pub use super::excess::{ExcessByCause, PairExcess};
 pub use super::sample::ModelPart;
@@ -164,7 +164,7 @@ pub struct AuditReport {
     pub differences: Vec<Difference>,
     /// Remarks, by partition.
     pub remarks: Vec<Remark>,
-    /// What operators did, by partition in the order of the log.
+    /// What operators did, each act once.
     pub amendments: Vec<BroughtAmendment>,
     /// How long the audit took.
     pub elapsed_us: u64,
@@ -236,10 +236,7 @@ impl AuditReport {
                 .iter()
                 .flat_map(|part| part.remarks.values().cloned())
                 .collect(),
-            amendments: parts
-                .iter()
-                .flat_map(|part| part.amendments.clone())
-                .collect(),
+            amendments: of_all(parts.iter().flat_map(|part| &part.amendments)),
             differences: parts
                 .into_iter()
                 .flat_map(|mut part| {
@@ -290,17 +287,8 @@ impl AuditReport {
             let more = self.differences_count - listed;
             writeln!(f, "({more} more differences are not listed)")?;
         }
-        // Each partition brings an act into force by itself; for people once is enough.
-        let mut partitions: BTreeMap<u64, usize> = BTreeMap::new();
         for amendment in &self.amendments {
-            *partitions.entry(amendment.version).or_default() += 1;
-        }
-        for amendment in &self.amendments {
-            match partitions.remove(&amendment.version) {
-                None => {}
-                Some(1) => writeln!(f, "{amendment}")?,
-                Some(count) => writeln!(f, "{amendment} (in {count} partitions)")?,
-            }
+            writeln!(f, "{amendment}")?;
         }
         for remark in &self.remarks {
             let Remark {
