@@ -369,9 +369,11 @@ mod kafka {
         };
         if wanted.is_done() || act.dry_run {
             let what = match (wanted.is_done(), is_there) {
-                (true, _) => "in force already",
-                (false, true) => "would be pushed",
-                (false, false) => "would be pushed, and missing topics would be created",
+                (true, _) => ": in force already",
+                (false, true) => " is in force; another one would be pushed",
+                (false, false) => {
+                    ": none is in force; missing topics would be created, and the first one pushed"
+                }
             };
             return report(global, (in_force, in_force), false, what, forgets);
         }
@@ -405,7 +407,7 @@ mod kafka {
             Format::Text if pushed => {
                 output.line(format_args!("version {version} ({what} over {expected})"))?;
             }
-            Format::Text => output.line(format_args!("version {version}: {what}"))?,
+            Format::Text => output.line(format_args!("version {version}{what}"))?,
         }
         if global.format == Format::Text {
             lines.iter().try_for_each(|line| output.line(line))?;

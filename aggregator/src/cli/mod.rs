@@ -61,7 +61,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tollgate_shared::escape::escaped_lines;
 use tollgate_shared::networks::AddressPrefixes;
 
@@ -277,7 +277,11 @@ impl Global {
 ///
 /// The exit code to end with at once: 0 for help and version, 64 for an invalid command line.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
-    Cli::try_parse_from(args).map_err(|error| {
+    let mut command = variables::without_empty(Cli::command());
+    let matches = command.try_get_matches_from_mut(args);
+    let parsed = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|error| {
+        let error = error.format(&mut command);
         // If the output of help is closed, that is not a failure.
         let _ = error.print();
         if error.use_stderr() {

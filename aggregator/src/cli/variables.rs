@@ -4,9 +4,10 @@
 //! is called `tollgate`, Kubernetes sets `TOLLGATE_SERVICE_HOST` and its like.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clap::CommandFactory as _;
+use clap::builder::Resettable;
 use tollgate_server::config::{OPTIONS, most_like, variable};
 
 use super::Cli;
@@ -24,6 +25,18 @@ const OF_AGENTS: [&str; 8] = [
     "TOLLGATE_KEY_FILE",
     "TOLLGATE_KILL_SWITCH",
 ];
+
+/// The command for an environment in which a variable with an empty value is not set: compose files and scripts pass an
+/// unset variable on as an empty one.
+pub fn without_empty(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    command
+        .mut_args(|arg| match arg.get_env().is_some_and(is_empty) {
+            true => arg.env(Resettable::<clap::builder::OsStr>::Reset),
+            false => arg,
+        })
+        .mut_subcommands(without_empty)
+}
 
 /// A remark for each of these names that differs a little from a setting's.
 pub fn misspelt(names: impl Iterator<Item = OsString>) -> Vec<String> {

@@ -5,6 +5,7 @@
 //! issued under the CA in `ca.pem`, or not at all.
 
 use std::path::Path;
+use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -137,15 +138,8 @@ fn named(name: &str) -> DistinguishedName {
 
 /// Sets the validity: from yesterday, for clocks that are behind, for a number of days.
 fn set_validity(params: &mut CertificateParams, days: u32) {
-    let at = |seconds: u64| {
-        let text = utc::text(seconds);
-        let mut parts = text
-            .split(['-', 'T'])
-            .map(|part| part.parse::<u32>().unwrap_or(1));
-        let mut next = || parts.next().unwrap_or(1);
-        let (year, month, day) = (next(), next(), next());
-        date_time_ymd(year as i32, month as u8, day as u8)
-    };
+    // To the second: a certificate for one day that ended with the day would end within minutes if it is made at night.
+    let at = |seconds: u64| date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds);
     let now = utc::now();
     params.not_before = at(now - DAY);
     params.not_after = at(now + u64::from(days) * DAY);
@@ -153,4 +147,18 @@ fn set_validity(params: &mut CertificateParams, days: u32) {
 
 fn bug(error: rcgen::Error) -> Failure {
     Failure::Bug(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_for_one_day_is_valid_for_a_whole_day() {
+        let mut params = CertificateParams::default();
+        let from = utc::now();
+        set_validity(&mut params, 1);
+        let ends = params.not_after.unix_timestamp();
+        assert!(from + DAY <= ends as u64, "{ends} after {from}");
+    }
 }

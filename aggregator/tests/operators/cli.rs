@@ -407,3 +407,16 @@ fn a_file_named_by_o_appears_when_it_is_complete() {
         "nothing temporary is left"
     );
 }
+
+#[test]
+fn an_empty_variable_is_not_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = tollgate()
+        .current_dir(dir.path())
+        .args(["keys", "ca", "--dir", "own", "--token-file", "a.token"])
+        .envs(["TOLLGATE_KEYS_DIR", "TOLLGATE_TOKEN_FILE"].map(|name| (name, "")))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(dir.path().join("own/ca.pem").exists());
+}

@@ -90,7 +90,10 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
     assert_eq!(code, Some(75), "{text}");
     let (code, dry) = pusher.push("b.toml", &["--dry-run"]);
     assert_eq!((code, dry["version"].as_u64()), (Some(0), Some(one)));
-    let (code, second) = pusher.push("b.toml", &[]);
+    let (code, text) = pusher.run(&["push", "b.toml", "--reason", "a test", "--dry-run"]);
+    let expected = format!("version {one} is in force; another one would be pushed\n");
+    assert_eq!((code, text.contains(&expected)), (Some(0), true), "{text}");
+    let (code, second) = pusher.push("b.toml", &["--by", "ann"]);
     let two = second["version"].as_u64().expect("a version");
     assert_eq!((code, one < two), (Some(0), true), "{second}");
 
@@ -121,6 +124,7 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
     let (code, text) = pusher.run(&[]);
     assert_eq!((code, text.lines().count()), (Some(0), 3), "{text}");
     assert!(text.contains(": too many"), "{text}");
+    assert_eq!(text.matches(" ann").count(), 1, "{text}");
 
     changes_of_the_version_in_force(&pusher);
     a_candidate_is_promoted(&pusher);
