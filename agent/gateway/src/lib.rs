@@ -19,6 +19,7 @@ mod browsers;
 mod confirmed;
 mod connections;
 mod decide;
+mod described;
 mod grpc;
 mod kept;
 mod listen;

@@ -66,6 +66,9 @@ impl Gateway {
         metrics: Option<PrometheusHandle>,
     ) -> Result<Self, ListenError> {
         let listener = Listener::bind(listen).await?;
+        if metrics.is_some() {
+            crate::described::describe();
+        }
         let shared = Shared {
             agent,
             settings: Arc::new(settings),

@@ -272,9 +272,12 @@ impl<W: Transport> Driver<W> {
             .metrics_reported
             .is_none_or(|last| crate::metrics::EVERY <= last.elapsed())
         {
-            self.metrics_reported = Some(Instant::now());
+            let is_first = self.metrics_reported.replace(Instant::now()).is_none();
             let stats = self.shared.stats();
             crate::callback::call(&self.shared.counters, "metrics", || {
+                if is_first {
+                    crate::metrics::describe();
+                }
                 crate::metrics::report(self.courier.agent(), &stats);
             });
         }

@@ -44,6 +44,11 @@ pub fn start(telemetry: &Telemetry, quiet: bool, verbose: u8) -> Result<(), Serv
 /// The name of the metric with the value of [`lines_lost`].
 pub const LINES_LOST: &str = "tollgate_stderr_lines_lost_total";
 
+/// Gives the process's metrics recorder the help text of that metric.
+pub fn describe() {
+    metrics::describe_counter!(LINES_LOST, "Log lines that could not be written to stderr.");
+}
+
 static LOST: AtomicU64 = AtomicU64::new(0);
 
 /// How many log lines of this process could not be written to stderr, because its disk is full or its reader is gone.

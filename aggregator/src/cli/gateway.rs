@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use metrics_exporter_prometheus::PrometheusBuilder;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tollgate_gateway::subject::DomainFrom;
@@ -75,9 +75,7 @@ pub fn run(global: &Global, args: &GatewayArgs) -> Result<Exit, Failure> {
         .build()
         .map_err(io("runtime"))?;
     // The agent's counters are shown there as well.
-    let metrics = PrometheusBuilder::new()
-        .install_recorder()
-        .map_err(|error| Failure::Bug(error.to_string()))?;
+    let metrics = recorder()?;
     let agent = args.agent.build(global, "gateway")?;
     let listen = match &args.socket {
         Some(path) => Listen::Unix(path.clone()),
@@ -126,4 +124,11 @@ pub fn run(global: &Global, args: &GatewayArgs) -> Result<Exit, Failure> {
             .map_err(|error| Failure::Bug(error.to_string()))?;
         Ok(Exit::Done)
     })
+}
+
+/// The recorder of the process's metrics.
+fn recorder() -> Result<PrometheusHandle, Failure> {
+    let metrics = PrometheusBuilder::new().install_recorder();
+    telemetry::describe();
+    metrics.map_err(|error| Failure::Bug(error.to_string()))
 }

@@ -111,6 +111,14 @@ fn a_gateways_agent_publishes_the_metric_of_panics() {
         assert!(began.elapsed() < DEADLINE, "{}", gateway.metrics());
         std::thread::sleep(Duration::from_millis(10));
     }
+    let shown = gateway.metrics();
+    for line in shown
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "))
+    {
+        let name = line.split(' ').next().unwrap();
+        assert!(shown.contains(&format!("# HELP {name} ")), "{name}");
+    }
 }
 
 #[test]

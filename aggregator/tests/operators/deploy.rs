@@ -107,6 +107,18 @@ fn alerts_and_panels_speak_of_metrics_that_an_aggregator_shows() {
 }
 
 #[test]
+fn panels_that_add_up_do_not_mix_groups() {
+    let sums: Vec<String> = { panels().into_iter() }
+        .filter(|expression| expression.contains("sum"))
+        .collect();
+    assert!(!sums.is_empty());
+    // Each group rules every partition, so that a sum over all of them counts each hit as often as there are groups.
+    for expression in sums {
+        assert!(expression.starts_with("sum by (group) ("), "{expression}");
+    }
+}
+
+#[test]
 fn every_alert_has_a_runbook_section_and_the_reverse() {
     let runbook = read("RUNBOOK.md");
     let pages = runbook.lines().filter_map(|line| line.strip_prefix("### "));

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
+use axum::http::header::RETRY_AFTER;
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use hyper::body::Incoming;
@@ -275,7 +276,14 @@ impl Edge {
         let answered = self.routes.call(request).await;
         self.places.set(place.id, ConnectionStage::Idle);
         place.answered.store(true, Ordering::Relaxed);
-        answered.unwrap_or_else(|never| match never {})
+        let answered = answered.unwrap_or_else(|never| match never {});
+        // Too many requests for lists wait, or a caller asks for too many amendments. The span names the caller.
+        if answered.headers().contains_key(RETRY_AFTER) {
+            let status = answered.status().as_u16();
+            self.lines
+                .of_http(format_args!("{status}: too many requests at once"));
+        }
+        answered
     }
 }
 
