@@ -37,7 +37,7 @@ pub enum ReadError {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The directory cannot be created.
-    #[error("journal directory {}: cannot be created: {source}", dir.display())]
+    #[error("journal directory {}: cannot be created: {source}{}", dir.display(), what_to_free(source))]
     CannotCreate {
         /// The directory.
         dir: PathBuf,
@@ -45,7 +45,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The directory exists, but cannot be written to.
-    #[error("journal directory {}: cannot be written to: {source}", dir.display())]
+    #[error("journal directory {}: cannot be written to: {source}{}", dir.display(), what_to_free(source))]
     NotWritable {
         /// The directory.
         dir: PathBuf,
@@ -101,7 +101,7 @@ pub enum OpenError {
     #[error("journal is damaged: {0}")]
     Corrupt(#[from] Corruption),
     /// Reading or writing the medium failed.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}{}", path.display(), what_to_free(source))]
     Io {
         /// The path that was read or written.
         path: PathBuf,
@@ -123,5 +123,32 @@ impl From<ReadError> for OpenError {
             ReadError::Corrupt(corruption) => Self::Corrupt(corruption),
             ReadError::Io { path, source } => Self::Io { path, source },
         }
+    }
+}
+
+/// What to do about an error for want of room. A start writes a little: how far the log is intact.
+fn what_to_free(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free some room on this file system and start again; in the journal's directory delete nothing but files \
+             in aside/ (dead letters)"
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_at_the_start_says_what_to_free() {
+        let text = |kind: io::ErrorKind| OpenError::io("data/generation")(kind.into()).to_string();
+        let full = text(io::ErrorKind::StorageFull);
+        assert!(
+            full.contains("free some room") && full.contains("aside/"),
+            "{full}"
+        );
+        assert!(!text(io::ErrorKind::NotFound).contains("free some room"));
     }
 }

@@ -115,13 +115,17 @@ impl Partition {
     pub(super) fn restore_found(&mut self, step: &mut PartitionStep<'_>) {
         let _inside = self.recovery.begin(self.index);
         let (partitions, book) = (step.context.settings.partitions, &step.context.limits.book);
+        let mut skipped = 0;
         while let Some(chunks) = self.recovery.found.pop_front() {
             match Ruler::restore(self.index, partitions, &chunks, book) {
                 Ok(ruler) => {
+                    let upto = ruler.applied_upto();
+                    tracing::info!(upto, skipped, "restored from a snapshot");
                     self.adopt(ruler);
                     break;
                 }
                 Err(fault) => {
+                    skipped += 1;
                     tracing::warn!(%fault, "a snapshot is skipped");
                 }
             }

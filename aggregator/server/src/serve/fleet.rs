@@ -318,12 +318,14 @@ fn restore_all(
 
 fn restore(reader: &StateReader, partitions: u32, job: &Restore) -> Result<Restored, StateError> {
     let partition = job.partition;
+    let mut skipped = 0;
     for candidate in reader.candidates(partition)? {
         let (upto, group) = (candidate.id.upto, &candidate.id.group);
         if job.known.before.is_some_and(|before| before <= upto) {
             continue;
         }
-        let passed_over = |why: &dyn std::fmt::Display| {
+        let mut passed_over = |why: &dyn std::fmt::Display| {
+            skipped += 1;
             tracing::warn!(upto, %group, %why, "a snapshot is skipped");
         };
         let chunks = match reader.chunks(partition, &candidate) {
@@ -338,7 +340,7 @@ fn restore(reader: &StateReader, partitions: u32, job: &Restore) -> Result<Resto
             Ok(ruler) => {
                 let bytes = candidate.manifest.bytes;
                 let by = &candidate.manifest.name;
-                tracing::info!(upto, %group, bytes, %by, "restored from a snapshot");
+                tracing::info!(upto, %group, bytes, %by, skipped, "restored from a snapshot");
                 return Ok(Restored::Snapshot(Box::new(ruler)));
             }
             Err(SnapshotFault::MissingVersion { version }) if job.known.limits_next <= version => {
@@ -347,6 +349,6 @@ fn restore(reader: &StateReader, partitions: u32, job: &Restore) -> Result<Resto
             Err(fault) => passed_over(&fault),
         }
     }
-    tracing::info!("no snapshot: ruled from the log's beginning");
+    tracing::info!(skipped, "no snapshot: ruled from the log's beginning");
     Ok(Restored::Nothing)
 }
