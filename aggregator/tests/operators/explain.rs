@@ -3,6 +3,7 @@
 
 mod counted;
 mod older;
+mod taken_back;
 
 use std::path::Path;
 
@@ -38,6 +39,9 @@ shadow = true
 rate = "1/m"
 [rate."api.none"]
 rate = "0/s"
+[rate."api.allow"]
+tiers = []
+domains.partner.rate = "9/s"
 [rate."api.six"]
 rate = "6/h"
 [rate."api.second"]
@@ -298,6 +302,8 @@ async fn a_call_that_was_not_refused_is_explained_too() {
     let mut world = World::new().await;
     let dark = ("api.dark", "acme");
     let late = ("api.search", "late");
+    let shut = ("api.allow", "stranger");
+    world.batch("alpha", shut, &[1_000], None).await;
     world.batch("alpha", dark, &[0, 100], None).await;
     world
         .batch("alpha", ("free.thing", "acme"), &[0], None)
@@ -321,6 +327,7 @@ async fn a_call_that_was_not_refused_is_explained_too() {
     assert_eq!(reason(acme, 15_000), "no_call");
     assert_eq!(reason(dark, 100), "shadow");
     assert_eq!(reason(("api.none", "acme"), 100), "inaccessible");
+    assert_eq!(reason(shut, 999), "excess", "it let nobody in");
     assert_eq!(reason(("closed.door", "acme"), 100), "unconfigured");
     assert_eq!(reason(("free.thing", "acme"), 0), "no_limit");
     assert_eq!(reason(late, 500), "late");

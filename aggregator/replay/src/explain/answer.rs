@@ -96,7 +96,8 @@ fn wanted(asked: &AskedPair, follow: &PairFollow) -> Result<Option<usize>, Expla
 
 pub(super) fn nearest(follow: &PairFollow, at: Timestamp) -> Option<&ExplainedEntry> {
     let apart = |entry: &&ExplainedEntry| entry.stamp.signed_micros_since(at).unsigned_abs();
-    let nearest = follow.entries.iter().min_by_key(apart)?;
+    let calls = follow.entries.iter().filter(|entry| 0 < entry.copies);
+    let nearest = calls.min_by_key(apart)?;
     (apart(&nearest) <= NEAR.as_micros()).then_some(nearest)
 }
 

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use tollgate_engine::rules::Until as Closed;
 use tollgate_engine::rules::calendar::period;
 use tollgate_engine::rules::tiers::Phase;
+use tollgate_engine::stream::{Closed as ClosedBy, Pair};
+use tollgate_limits::RateClass;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
@@ -39,8 +41,43 @@ pub(super) fn window(
         Cause::Bucket => return newest(follow, stated, denial.cause, Timestamp::ZERO),
         _ => return None,
     };
+    let runs = match tier {
+        Some(tier) => &stated.tiers.get(tier)?.window,
+        None => &stated.window,
+    };
+    Some(window_of(hits_in(follow, stated, runs, tier)))
+}
+
+/// The hits in the sliding window that closes a pair, if one does: each instant with a number of hits.
+pub(super) fn full_window(class: &RateClass, pair: &Pair) -> Vec<(Timestamp, u64)> {
+    let now = pair.now();
+    let index = match pair.closure(class, now).map(|closure| closure.by) {
+        Some(ClosedBy::Hard) => 0,
+        Some(ClosedBy::Window(index)) => usize::from(class.hard.is_some()) + usize::from(index),
+        _ => return Vec::new(),
+    };
+    let window = class.sliding().nth(index);
+    let Some((window, stamps)) = window.zip(pair.state.windows.get(index)) else {
+        return Vec::new();
+    };
+    let inside = stamps.runs();
+    let inside = inside.filter(|(at, _)| now <= at.saturating_add(window.window));
+    inside.collect()
+}
+
+/// Whose hits a window contains: `runs` has the number of hits at each instant, without those that were taken back.
+fn hits_in<'f>(
+    follow: &'f PairFollow,
+    stated: &PairStatement,
+    runs: &[(Timestamp, u64)],
+    tier: Option<usize>,
+) -> Vec<(&'f str, Timestamp, u64)> {
     let position = key(&stated.statement);
-    let counted = follow.entries.iter().filter_map(|entry| {
+    let before = follow.entries.iter();
+    let mut before: Vec<_> = before.filter(|entry| entry.position <= position).collect();
+    before.sort_by_key(|entry| entry.at);
+    let mut left: Vec<u64> = runs.iter().map(|(_, hits)| *hits).collect();
+    let counted = before.into_iter().filter_map(|entry| {
         let EntryFate::Ruled {
             granted,
             excess,
@@ -52,17 +89,16 @@ pub(super) fn window(
         };
         let hits = match tier {
             Some(tier) => by_tier.get(tier).copied().unwrap_or(0),
-            // All hits that were let through count, including excess.
             None => granted + excess,
         };
-        let inside = stated.since <= entry.at.saturating_add(denial.window);
-        (0 < hits && inside && entry.position <= position).then_some((
-            &*entry.agent,
-            entry.at,
-            hits,
-        ))
+        // A window of many hits rounds their instants down.
+        let run = runs.partition_point(|(at, _)| *at <= entry.at);
+        let left = left.get_mut(run.checked_sub(1)?)?;
+        let hits = hits.min(*left);
+        *left -= hits;
+        (0 < hits).then_some((&*entry.agent, entry.at, hits))
     });
-    Some(window_of(counted.collect()))
+    counted.collect()
 }
 
 /// The newest hits since an instant that add up to what was used of a constraint. Hits that were partly refunded

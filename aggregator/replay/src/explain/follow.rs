@@ -20,12 +20,12 @@ use tollgate_shared::wire::statement::{Scope, Statement, StatementKind};
 
 use super::Begun;
 use super::constraints;
+use super::counts;
 use super::history::{
     Burst, EntryFate, ExplainedEntry, LATE, PairStatement, TierNow, Unremembered, push,
 };
 use super::numbers::{self, Unnumbered};
 use super::refused::RefusedCalls;
-use super::view::ConstraintView;
 use crate::fill;
 use crate::replay::{RecordResult, Replay, ReplayError};
 use crate::source::{ReadStep, Source};
@@ -296,7 +296,7 @@ impl PairFollow {
                 stamp: hit.at,
                 at,
                 appended: delivered.appended,
-                copies: hit.total(),
+                copies: if hit.is_refund() { 0 } else { hit.total() },
                 fate,
                 until: until.filter(|_| !free),
             };
@@ -335,7 +335,8 @@ impl PairFollow {
         let engine = self.replay.engine();
         let banned = engine.is_banned(&self.resource, &self.domain, at);
         let ruled = self.pair.rule(&self.class, at, event, banned);
-        let by_tier = held(&self.pair)
+        let in_tiers = held(&self.pair);
+        let by_tier = in_tiers
             .iter()
             .zip(&held_before)
             .map(|(after, before)| after.saturating_sub(*before))
@@ -361,6 +362,7 @@ impl PairFollow {
             excess: ruled.excess,
             late: ruled.late,
             by_tier,
+            in_tiers,
             entered,
             used: fill::used(&self.class, &self.pair.state, now),
         }
@@ -404,11 +406,6 @@ impl PairFollow {
         closure.map(|closure| closure.end)
     }
 
-    /// The constraints at the pair's time, other than tiers.
-    pub fn constraints(&self) -> Vec<ConstraintView> {
-        constraints::of(&self.class, &self.pair.state, self.pair.now())
-    }
-
     /// The pair's current state, without a statement.
     fn standing(&self) -> PairStatement {
         let now = self.pair.now();
@@ -434,6 +431,7 @@ impl PairFollow {
             appended: Timestamp::ZERO,
             class: self.class.clone(),
             tiers: tiers.collect(),
+            window: counts::full_window(&self.class, &self.pair),
             constraints: constraints::of(&self.class, &self.pair.state, now),
         }
     }

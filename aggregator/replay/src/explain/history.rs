@@ -46,7 +46,7 @@ pub struct ExplainedEntry {
     pub at: Timestamp,
     /// When the log appended it.
     pub appended: Timestamp,
-    /// How many hits it has.
+    /// How many hits it has; 0 if it gives some back.
     pub copies: u64,
     /// How it was ruled.
     pub fate: EntryFate,
@@ -67,6 +67,8 @@ pub enum EntryFate {
         late: u64,
         /// Granted hits by tier.
         by_tier: Vec<u64>,
+        /// Hits in each tier's window after it.
+        in_tiers: Vec<u64>,
         /// Tiers that the entry entered.
         entered: Vec<usize>,
         /// How much of each other constraint was used after it, as in pictures.
@@ -122,6 +124,8 @@ pub struct PairStatement {
     pub class: RateClass,
     /// Its tiers.
     pub tiers: Vec<TierNow>,
+    /// Of a denial by the hard limit or a window: the hits in it, each instant with a number of hits.
+    pub window: Vec<(Timestamp, u64)>,
     /// Its other constraints.
     pub constraints: Vec<ConstraintView>,
 }

@@ -6,12 +6,14 @@
 use tollgate_limits::{Limits, Mode, print_span};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::statement::Cause;
 
-use super::answer::{nearest, version_view};
-use super::constraints;
+use super::answer::{nearest, reason_of, version_view};
 use super::follow::{FollowUntil, PairFollow};
 use super::history::{EntryFate, key};
+use super::refused::{RefusedCalls, tally};
 use super::view::Explanation;
+use crate::fill;
 use crate::range::Utc;
 
 /// A generous bound on the time from a denial's record to an agent. If a call is let through later
@@ -88,6 +90,14 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until:
         explanation.sentences.push(text);
         return;
     }
+    if by_limits.is_none()
+        && let Some(text) = asked_too_much(follow, until)
+    {
+        explanation.reason = reason_of(Cause::TooMany);
+        let text = format!("{who} was not denied, but {text}");
+        explanation.sentences.push(text);
+        return;
+    }
     let (reason, text) = by_limits.unwrap_or_else(|| match until {
         FollowUntil::Instant(at) => room(follow, at),
         _ => ("room", "the log contains no denial of it".to_owned()),
@@ -116,6 +126,26 @@ fn refused_by_agents(limits: &Limits, resource: &str) -> Option<(&'static str, &
         ),
     };
     limits.public(resource, 0).refused.then_some(why)
+}
+
+/// The calls that agents refused because of their size, without a denial: at an instant, or all.
+fn asked_too_much(follow: &PairFollow, until: FollowUntil) -> Option<String> {
+    let is_meant = |of: &&RefusedCalls| match until {
+        FollowUntil::Instant(at) => of.first <= at && at <= of.last,
+        FollowUntil::Position(_) | FollowUntil::End => true,
+    };
+    let reports = follow
+        .refused
+        .iter()
+        .filter(|of| of.cause == Cause::TooMany);
+    let calls = tally(reports.filter(is_meant)).calls;
+    let most = follow.class().most_at_once();
+    let most = most.map_or(String::new(), |most| format!(" ({most})"));
+    (0 < calls).then(|| {
+        format!(
+            "agents refused {calls} calls that wanted more hits at once than its limits can ever grant{most}"
+        )
+    })
 }
 
 /// Why a resource's limits deny nobody.
@@ -172,46 +202,51 @@ fn room(follow: &PairFollow, at: Timestamp) -> (&'static str, String) {
                 call.appended.since(call.at).as_micros()
             ),
         ),
-        EntryFate::Ruled { granted, .. } => (
-            "room",
-            format!(
-                "{by} had room: {} of its {} hits were granted{}",
-                granted,
-                call.copies,
-                used(follow, call.at)
-            ),
-        ),
+        EntryFate::Ruled {
+            granted, excess, ..
+        } => {
+            let (used, copies) = (used(follow, &call.fate), call.copies);
+            match (granted, excess) {
+                (0, _) if follow.class().is_inaccessible() => (
+                    "excess",
+                    format!("{by} was let through before its denial: its limits let nobody in"),
+                ),
+                (0, _) => (
+                    "excess",
+                    format!("{by} was let through without room: it is excess{used}"),
+                ),
+                (_, 0) => (
+                    "room",
+                    format!("{by} had room: {granted} of its {copies} hits were granted{used}"),
+                ),
+                (_, excess) => (
+                    "room",
+                    format!(
+                        "{by} had room: {granted} of its {copies} hits were granted, {excess} are excess{used}"
+                    ),
+                ),
+            }
+        }
     }
 }
 
-/// How full the constraints were at an instant.
-fn used(follow: &PairFollow, at: Timestamp) -> String {
+/// How full the constraints were after a call.
+fn used(follow: &PairFollow, fate: &EntryFate) -> String {
+    let EntryFate::Ruled { in_tiers, used, .. } = fate else {
+        return String::new();
+    };
     let class = follow.class();
-    let tiers = class.tiers().iter().enumerate().map(|(index, tier)| {
-        let inside = follow
-            .entries
-            .iter()
-            .filter(|entry| entry.at <= at && at <= entry.at.saturating_add(tier.window));
-        let hits: u64 = inside
-            .map(|entry| match &entry.fate {
-                EntryFate::Ruled { by_tier, .. } => by_tier.get(index).copied().unwrap_or(0),
-                _ => 0,
-            })
-            .sum();
-        format!(
-            "tier {}: {hits} of {} in {}",
-            index + 1,
-            tier.limit,
-            print_span(tier.window)
-        )
+    let lanes = fill::lanes(class).into_iter().zip(used);
+    let lanes = lanes.map(|(lane, hits)| {
+        let fill::Lane { name, limit, over } = lane;
+        format!("{name}: {hits} of {limit} {over}")
     });
-    // For other constraints only their state at the end of what was read is known.
-    let others = follow.constraints();
-    let all: Vec<String> = others
-        .iter()
-        .map(constraints::constraint_text)
-        .chain(tiers)
-        .collect();
+    let tiers = class.tiers().iter().zip(in_tiers).enumerate();
+    let tiers = tiers.map(|(index, (tier, hits))| {
+        let (limit, window) = (tier.limit, print_span(tier.window));
+        format!("tier {}: {hits} of {limit} in {window}", index + 1)
+    });
+    let all: Vec<String> = lanes.chain(tiers).collect();
     match all.is_empty() {
         true => String::new(),
         false => format!(" ({})", all.join("; ")),

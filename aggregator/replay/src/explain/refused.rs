@@ -114,8 +114,10 @@ pub(super) fn by_statement<'a>(
         .map(|(index, of)| (of.statement.position, index))
         .collect();
     let mut found = vec![Vec::new(); statements.len()];
-    // The global limit's statements are about no pair, and have positions in another partition.
-    for report in reports.filter(|report| report.cause != Cause::Global) {
+    // The global limit's statements are about no pair, and have positions in another partition. A call that wants too
+    // much at once is refused whether there is a denial or not.
+    let by_none = |report: &&RefusedCalls| matches!(report.cause, Cause::Global | Cause::TooMany);
+    for report in reports.filter(|report| !by_none(report)) {
         let named = report.position.and_then(|at| by_position.get(&at).copied());
         // The statement that it names is not known: the one in force at that time.
         let index = named.or_else(|| {

@@ -15,7 +15,8 @@ pub struct Explanation {
     /// Whether a denial was in force.
     pub denied: bool,
     /// Why or why not, in a word: `tier`, `hard`, `global`, `inaccessible`, `unconfigured`, `full`; or
-    /// `within_delay`, `blind`, `late`, `room`, `no_limit`, `shadow`, `ignored`, `duplicate`, `too_old`, `no_call`.
+    /// `within_delay`, `blind`, `late`, `room`, `excess`, `too-many`, `no_limit`, `shadow`, `ignored`, `duplicate`,
+    /// `too_old`, `no_call`.
     pub reason: &'static str,
     /// The reason in sentences.
     pub sentences: Vec<String>,
