@@ -144,7 +144,8 @@ impl Usage {
         if drawn.is_multiple_of(every) {
             let (first, step) = sample(len, drawn);
             let weight = every * step as u64;
-            for hit in batch.hits().iter().skip(first).step_by(step) {
+            let sampled = batch.hits().iter().skip(first).step_by(step);
+            for hit in sampled.filter(|hit| !hit.is_refund()) {
                 let count = hit.total() * weight;
                 self.add(By::Hits, batch.resource(hit.resource), hit.domain, count);
             }
@@ -354,6 +355,10 @@ impl Views<'_> {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_shared::wire::Writer;
+    use tollgate_shared::wire::hits::{Hit, HitKind, Sender, write_hits};
+    use tollgate_shared::wire::record::Record;
+
     use super::*;
 
     fn add(usage: &mut Usage, domain: &str, count: u64) {
@@ -387,6 +392,41 @@ mod tests {
             );
         }
         assert!(usage.this.sketches[By::Hits as usize].counts.len() < 2 * TRACKED_MAX);
+    }
+
+    #[test]
+    fn a_refund_is_no_hit() {
+        let sender = Sender {
+            agent: "web-1",
+            epoch: 1,
+            sequence: 1,
+            sent: Timestamp::ZERO,
+        };
+        let at = Timestamp::from_micros(60_000_000);
+        let refund = Hit {
+            copies: 3,
+            kind: HitKind::Refund {
+                made: at,
+                estimated: 4,
+                actual: 1,
+            },
+            ..Hit::one(0, "a", at, 1)
+        };
+        let mut writer = Writer::new();
+        let hits = [Hit::one(0, "a", at, 1), refund];
+        write_hits(
+            &mut writer,
+            &sender,
+            &["r"],
+            hits.into_iter(),
+            [].into_iter(),
+        );
+        let Ok(Record::Hits(batch)) = Record::decode(writer.as_slice()) else {
+            panic!("a batch");
+        };
+        let mut usage = Usage::default();
+        usage.take(7, at, &batch, &[]);
+        assert_eq!(of(&usage, "a"), Some(1));
     }
 
     #[test]
