@@ -80,8 +80,9 @@ pub struct BacktestArgs {
     /// The fewest copies that are of use to a row without a `min` [default: all copies of the row]
     #[arg(long, value_name = "COPIES")]
     pub min: Option<NonZeroU32>,
-    /// Plays calls in the order of the recording, not of their timestamps; not for a log, in which each partition has
-    /// its own order
+    /// Plays calls in the order of the recording, not of their timestamps. Time never goes back on a resource:
+    /// a call stamped before an earlier one, of whatever domain, is played at that one's instant. Not for a log, in which
+    /// each partition has its own order
     #[arg(long, conflicts_with = "log")]
     pub as_recorded: bool,
     /// Fails if a row cannot be read

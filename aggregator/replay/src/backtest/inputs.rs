@@ -150,7 +150,7 @@ impl Inputs {
                 span(self.stepped_back_max_us),
                 match self.order {
                     "stamps" => "in order of their timestamps",
-                    _ => "as recorded, with each timestamp that goes back replaced by the latest before it",
+                    _ => "as recorded, and one that goes back is played at the latest before it on its resource, of whatever domain",
                 }
             ));
         }
