@@ -117,8 +117,8 @@ impl Range {
 ///
 /// What was expected.
 pub fn parse_point(text: &str, now: Timestamp) -> Result<Point, &'static str> {
-    const EXPECTED: &str = "expected an instant of the years 1970 to 9999 (2026-11-21T12:00:00Z), a time ago (-2h), or a \
-         record (@3:18250: partition, offset)";
+    const EXPECTED: &str = "expected an instant of the years 1970 to 9999 (2026-11-21T12:00:00Z, or microseconds since 1970, \
+         not seconds or milliseconds), a time ago (-2h), or a record (@3:18250: partition, offset)";
     if let Some(place) = text.strip_prefix('@') {
         let (partition, offset) = place.split_once(':').ok_or(EXPECTED)?;
         return Ok(Point::Offset {
@@ -129,14 +129,23 @@ pub fn parse_point(text: &str, now: Timestamp) -> Result<Point, &'static str> {
     parse_instant(text, now).map(Point::At).ok_or(EXPECTED)
 }
 
+/// Whether digits for microseconds since the epoch are probably meant as seconds or milliseconds: those of 2001 to 5138.
+fn is_coarse(since_epoch: u64) -> bool {
+    const SECONDS: std::ops::Range<u64> = 1_000_000_000..100_000_000_000;
+    const MILLIS: std::ops::Range<u64> = 1_000_000_000_000..100_000_000_000_000;
+    SECONDS.contains(&since_epoch) || MILLIS.contains(&since_epoch)
+}
+
 /// Parses an instant: RFC 3339 from 1970 to 9999, a time ago, or microseconds since the epoch as reports write them.
+/// Seconds and milliseconds since the epoch are refused.
 pub fn parse_instant(text: &str, now: Timestamp) -> Option<Timestamp> {
     if let Some(ago) = text.strip_prefix('-') {
         let ago: Span = tollgate_limits::parse_span(ago)?;
         return Some(now.saturating_sub(ago));
     }
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return text.parse().ok().map(Timestamp::from_micros);
+        let micros = text.parse().ok().filter(|micros| !is_coarse(*micros));
+        return micros.map(Timestamp::from_micros);
     }
     let instant: Civil = text.parse().ok()?;
     u64::try_from(instant.as_microsecond())
@@ -177,7 +186,12 @@ mod tests {
             offset: 18_250,
         };
         assert_eq!(point("@3:18250"), Some(offset));
-        for wrong in ["", "@3", "@a:1", "yesterday", "-x"] {
+        assert_eq!(point("1732147200000000"), at(1_732_147_200_000_000));
+        let coarse = ["1732147200", "1732147200000"];
+        for wrong in ["", "@3", "@a:1", "yesterday", "-x"]
+            .into_iter()
+            .chain(coarse)
+        {
             assert_eq!(point(wrong), None, "{wrong}");
         }
         assert_eq!(

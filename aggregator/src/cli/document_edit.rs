@@ -36,25 +36,46 @@ pub struct NoEdit(pub String);
 pub fn apply(text: &str, changes: &[(String, TextEdit)]) -> Result<String, NoEdit> {
     let bad = |error: toml_edit::TomlError| NoEdit(error.to_string());
     let mut document = DocumentMut::from_str(text).map_err(bad)?;
-    let mut faults = Vec::new();
+    let mut faults = FaultList::default();
     for (place, change) in changes {
         if let Err(why) = apply_one(&mut document, change) {
-            faults.push(format!("{place}: resource \"{}\": {why}", change.resource));
+            faults.push(|| format!("{place}: resource \"{}\": {why}", change.resource));
         }
     }
-    match faults.is_empty() {
-        true => Ok(document.to_string()),
-        false => Err(NoEdit(listed(&faults))),
-    }
+    faults.or(document.to_string()).map_err(NoEdit)
 }
 
 /// Faults for people: the first ones, and the number of the rest.
-pub fn listed(faults: &[String]) -> String {
-    let mut text = faults[..faults.len().min(FAULTS_SHOWN)].join("\n");
-    if FAULTS_SHOWN < faults.len() {
-        text += &format!("\nand {} more", faults.len() - FAULTS_SHOWN);
+#[derive(Debug, Default)]
+pub struct FaultList {
+    shown: Vec<String>,
+    count: usize,
+}
+
+impl FaultList {
+    /// Adds a fault.
+    pub fn push(&mut self, fault: impl FnOnce() -> String) {
+        self.count += 1;
+        if self.count <= FAULTS_SHOWN {
+            self.shown.push(fault());
+        }
     }
-    text
+
+    /// The value, or the text of all faults if there are any.
+    ///
+    /// # Errors
+    ///
+    /// If there are faults.
+    pub fn or<T>(self, value: T) -> Result<T, String> {
+        let mut text = self.shown.join("\n");
+        if FAULTS_SHOWN < self.count {
+            text += &format!("\nand {} more", self.count - FAULTS_SHOWN);
+        }
+        match self.count {
+            0 => Ok(value),
+            _ => Err(text),
+        }
+    }
 }
 
 fn apply_one(document: &mut DocumentMut, change: &TextEdit) -> Result<(), String> {

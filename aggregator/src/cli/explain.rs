@@ -114,8 +114,7 @@ fn question(
     let at = match &args.at {
         None => None,
         Some(text) => {
-            let expected =
-                "expected an instant of the years 1970 to 9999, as in 2026-11-21T12:00:00Z, or -2h";
+            let expected = "expected an instant of the years 1970 to 9999, as in 2026-11-21T12:00:00Z (or microseconds since 1970), or -2h";
             let at = parse_instant(text, tollgate_log::clock::wall());
             Some(at.ok_or_else(|| usage(format!("--at {text:?}: {expected}")))?)
         }

@@ -15,7 +15,7 @@ use std::io::BufRead;
 use tollgate_limits::{Limits, NotChanged, Own, Revision};
 use tollgate_shared::escape::escaped;
 
-use super::document_edit::{TextEdit, listed};
+use super::document_edit::{FaultList, TextEdit};
 use super::table_lines::TableLines;
 use crate::exit::Failure;
 use tollgate_api::amend::AmendRequest;
@@ -62,13 +62,13 @@ impl StatedEdit {
 ///
 /// # Errors
 ///
-/// If the table cannot be read, columns are missing, or rows have faults: all of them are listed.
+/// If the table cannot be read, columns are missing, or rows have faults: the first ones are listed, and the others counted.
 pub fn rows(name: &str, table: impl BufRead) -> Result<Vec<(String, TextEdit)>, Failure> {
     let mut lines = TableLines::new(name, table);
     let heading = lines.next_line()?.map_or(Ok(""), |(_, line)| line);
     let heading = heading.map_err(|fault| Failure::Data(format!("{name}:1: {fault}")))?;
     let columns = columns(name, heading.trim_start_matches('\u{feff}'))?;
-    let (mut rows, mut faults) = (Vec::new(), Vec::new());
+    let (mut rows, mut faults) = (Vec::new(), FaultList::default());
     let mut lines_of = HashMap::new();
     while let Some((number, line)) = lines.next_line()? {
         let place = format!("{name}:{number}");
@@ -79,35 +79,29 @@ pub fn rows(name: &str, table: impl BufRead) -> Result<Vec<(String, TextEdit)>, 
         };
         match read {
             Ok(edit) => rows.push((place, edit)),
-            Err(fault) => faults.push(format!("{place}: {fault}")),
+            Err(fault) => faults.push(|| format!("{place}: {fault}")),
         }
     }
-    match faults.is_empty() {
-        true => Ok(rows),
-        false => Err(Failure::Data(listed(&faults))),
-    }
+    faults.or(rows).map_err(Failure::Data)
 }
 
-/// Limits changed by the rows of a file; all faults are listed, each with its place.
+/// Limits changed by the rows of a file; the first faults are listed, each with its place.
 ///
 /// # Errors
 ///
 /// If a row cannot be set.
 pub fn changed(before: &Limits, rows: &[(String, TextEdit)]) -> Result<Limits, Failure> {
     let mut revision = Revision::of(before);
-    let mut faults = Vec::new();
+    let mut faults = FaultList::default();
     for (place, change) in rows {
         let domain = change.domain.as_deref().unwrap_or_default();
         match revision.set(&change.resource, domain, change.own.as_ref()) {
             Ok(()) => {}
-            Err(NotChanged::Faults(why)) => faults.push(why.in_file(place).to_string()),
-            Err(why) => faults.push(format!("{place}: {why}")),
+            Err(NotChanged::Faults(why)) => faults.push(|| why.in_file(place).to_string()),
+            Err(why) => faults.push(|| format!("{place}: {why}")),
         }
     }
-    match faults.is_empty() {
-        true => Ok(revision.limits()),
-        false => Err(Failure::Data(listed(&faults))),
-    }
+    faults.or(revision.limits()).map_err(Failure::Data)
 }
 
 /// The columns that a file may have.
@@ -119,27 +113,24 @@ fn columns(name: &str, heading: &str) -> Result<Columns, Failure> {
     let heading: Vec<String> = { heading.iter() }
         .map(|field| field.trim().to_ascii_lowercase())
         .collect();
-    let mut faults = Vec::new();
+    let mut faults = FaultList::default();
     for (at, field) in heading
         .iter()
         .enumerate()
         .filter(|(_, field)| !field.is_empty())
     {
         if !COLUMNS.contains(&&**field) {
-            faults.push(format!(
-                "{name}:1: column \"{}\": expected one of {}",
-                escaped(field),
-                COLUMNS.join(", ")
-            ));
+            faults.push(|| {
+                let (field, columns) = (escaped(field), COLUMNS.join(", "));
+                format!("{name}:1: column \"{field}\": expected one of {columns}")
+            });
         } else if heading[..at].contains(field) {
-            faults.push(format!(
-                "{name}:1: column \"{field}\" stands there twice, expected it once"
-            ));
+            faults.push(|| {
+                format!("{name}:1: column \"{field}\" stands there twice, expected it once")
+            });
         }
     }
-    if !faults.is_empty() {
-        return Err(Failure::Data(listed(&faults)));
-    }
+    faults.or(()).map_err(Failure::Data)?;
     let column = |wanted: &str| heading.iter().position(|field| field == wanted);
     let [Some(resource), Some(domain), rate, hard, limit] = COLUMNS.map(column) else {
         return Err(Failure::Data(format!(
@@ -259,6 +250,11 @@ mod tests {
             ["f.csv:2", "f.csv:3", "f.csv:4", "f.csv:5"],
             "{error}"
         );
+        let many = format!("resource,domain,limit\n{}", "sandbox,,3\n".repeat(1_000));
+        let error = super::rows("f.csv", many.as_bytes())
+            .expect_err("bad")
+            .to_string();
+        assert!(error.ends_with("\nand 980 more"), "{error}");
         let twice = "resource,domain,limit\nsandbox,acme,1\nsandbox,b,1\nsandbox,acme,2\n";
         let error = super::rows("f.csv", twice.as_bytes())
             .expect_err("twice")

@@ -10,6 +10,7 @@
 //! ignored. What stays true: a number is read exactly, with all its digits.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde_json::Value;
 
@@ -255,13 +256,13 @@ fn forwarded(leaves: &[(String, Vec<String>)], domain: Option<&str>) -> Option<S
 /// The paths of all members that are not objects, in the order of the first object that has them, with their names in
 /// plain spelling: of the whole path, and of the ends of it.
 fn leaves(objects: &[Value]) -> Vec<(String, Vec<String>)> {
-    let mut leaves: Vec<(String, Vec<String>)> = Vec::new();
+    let (mut leaves, mut known) = (Vec::new(), HashSet::new());
     for object in objects {
         let mut paths = Vec::new();
         walk(object, &mut Vec::new(), &mut paths);
         for parts in paths {
             let path = parts.join(".");
-            if leaves.iter().all(|(known, _)| *known != path) {
+            if known.insert(path.clone()) {
                 leaves.push((path, names::ends(&parts)));
             }
         }

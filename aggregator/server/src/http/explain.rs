@@ -80,7 +80,7 @@ fn question(url: &ExplainUrl) -> Result<Question, String> {
         (None, Some(resource)) => {
             let instant = |text: &String| {
                 parse_instant(text, tollgate_log::clock::wall()).ok_or(format!(
-                    "at = {text:?}: expected an instant of the years 1970 to 9999, as in 2026-11-21T12:00:00Z, or -2h"
+                    "at = {text:?}: expected an instant of the years 1970 to 9999, as in 2026-11-21T12:00:00Z (or microseconds since 1970), or -2h"
                 ))
             };
             Ok(Question::Pair {

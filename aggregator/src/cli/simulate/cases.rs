@@ -38,6 +38,9 @@ pub fn run(global: &Global, files: &[PathBuf]) -> Result<Exit, Failure> {
     playing.finish(global.quiet)
 }
 
+/// The most bytes of a case: far more than the longest ones have.
+const LINE_BYTES_MAX: u64 = 16 << 20;
+
 struct Playing {
     format: Format,
     output: Output,
@@ -58,12 +61,22 @@ impl Playing {
         } else {
             Box::new(std::fs::File::open(file).map_err(failed)?)
         };
-        for (index, line) in BufReader::new(input).lines().enumerate() {
-            let line = line.map_err(failed)?;
+        let (mut input, mut line) = (BufReader::new(input), String::new());
+        for number in 1u64.. {
+            line.clear();
+            let bounded = &mut (&mut input).take(LINE_BYTES_MAX + 1);
+            let bytes = bounded.read_line(&mut line).map_err(failed)?;
+            let place = format!("{name}: line {number}");
+            if bytes == 0 {
+                break;
+            }
+            if LINE_BYTES_MAX < bytes as u64 {
+                let text = format!("{place}: longer than {LINE_BYTES_MAX} bytes");
+                return Err(Failure::Data(text));
+            }
             if line.trim().is_empty() {
                 continue;
             }
-            let place = format!("{name}: line {}", index + 1);
             let case = play(&line).map_err(|fault| Failure::Data(format!("{place}: {fault}")))?;
             self.case(&place, &case)?;
         }
