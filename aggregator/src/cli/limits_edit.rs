@@ -255,6 +255,7 @@ mod tests {
             .expect_err("bad")
             .to_string();
         assert!(error.ends_with("\nand 980 more"), "{error}");
+        assert_eq!(error.lines().count(), 21, "{error}");
         let twice = "resource,domain,limit\nsandbox,acme,1\nsandbox,b,1\nsandbox,acme,2\n";
         let error = super::rows("f.csv", twice.as_bytes())
             .expect_err("twice")
