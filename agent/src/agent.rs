@@ -88,7 +88,7 @@ impl Drop for AgentInner {
         // The driver notices that its channel of orders is closed; the flusher is asked here.
         self.ending.ask_to_end();
         self.shared.clock.wake_timekeeper();
-        self.shared.ended.store(true, Ordering::Release);
+        self.shared.end();
     }
 }
 

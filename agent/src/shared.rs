@@ -131,6 +131,11 @@ impl Shared {
         })
     }
 
+    /// The agent ends: what calls record from now on, nobody takes.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
     /// Whether the agent has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)

@@ -53,7 +53,7 @@ const DENIALS_MAX: usize = 4_096;
 /// The time at the start: 2026-01-01.
 const BEGINNING: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 
-/// An agent for tests.
+/// An agent for tests. It ends when this is dropped, whatever handles live on.
 #[derive(Debug)]
 pub struct TestAgent {
     agent: Agent,
@@ -87,6 +87,13 @@ pub enum WhenBlind {
         /// The length of the window.
         window: Duration,
     },
+}
+
+impl Drop for TestAgent {
+    fn drop(&mut self) {
+        // The kit is in place of the agent's threads: what handles record from now on, nobody takes.
+        self.agent.shared().end();
+    }
 }
 
 impl Default for TestAgent {

@@ -9,7 +9,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use crate::callback;
@@ -77,7 +76,7 @@ impl Threads {
 
 /// Ends an agent's flusher, and after it the network thread; no hold is recorded any more.
 pub(crate) fn end(shared: &Shared, ending: &Ending) {
-    shared.ended.store(true, Ordering::Release);
+    shared.end();
     ending.ask_to_end();
     shared.clock.wake_timekeeper();
     shared.hold_table.close();

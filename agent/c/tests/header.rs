@@ -94,7 +94,10 @@ fn the_codes_and_flags_are_those_of_the_library() {
             "TG_E_INVALID",
             "Self::Pointer { .. } | Self::TooLong { .. } | Self::Counter { .. }",
         ),
-        ("TG_E_INVALID", "Self::NotRate | Self::Misuse(_)"),
+        (
+            "TG_E_INVALID",
+            "Self::NotRate | Self::Strict | Self::Misuse(_)",
+        ),
         ("TG_E_UTF8", "Self::NotUtf8 { .. }"),
         ("TG_E_HANDLE", "Self::Handle { .. }"),
         (

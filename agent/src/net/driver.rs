@@ -490,7 +490,7 @@ impl<W: Transport> Driver<W> {
 
     /// Gives up what is left, and counts it; from here on the agent is blind.
     pub(crate) fn end(&mut self) {
-        self.shared.ended.store(true, Ordering::Release);
+        self.shared.end();
         self.courier.give_up();
         self.report_counts();
         self.shared.liveness.end(self.shared.clock.read());
