@@ -1,25 +1,23 @@
 //! The agent: a service builds it once, and takes its handles from it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tollgate_shared::descriptors::resource_of_rules;
 use tollgate_shared::log_lines::excerpt;
 use tollgate_shared::names::admit_domain;
 use tollgate_shared::time::Span;
 
+use crate::agent_inner::AgentInner;
 use crate::answer::{Allowed, Denied};
 use crate::copies::{Copies, Together, take_together};
 use crate::descriptors::Descriptors;
-use crate::flusher::Ending;
 use crate::net::AgentOrder;
 use crate::rate::{self, Rate};
 use crate::refused::Refused;
 use crate::resource::{OF_COPIES, Resource};
-use crate::shared::Shared;
 use crate::stats::{Counters, Stats};
 
 /// An agent: decides calls in this process, and talks to the aggregators in the background. Cheap to clone.
@@ -50,48 +48,6 @@ pub enum KillSwitch {
     Off,
 }
 
-/// Ends the threads when it is dropped: with the last clone of the agent, handle, hold or estimate.
-pub(crate) struct AgentInner {
-    pub(crate) shared: Arc<Shared>,
-    name: String,
-    ending: Arc<Ending>,
-    /// `None` if there are no threads.
-    orders: Option<mpsc::Sender<AgentOrder>>,
-}
-
-impl fmt::Debug for AgentInner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agent")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
-
-impl AgentInner {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        name: String,
-        ending: Arc<Ending>,
-        orders: Option<mpsc::Sender<AgentOrder>>,
-    ) -> Self {
-        Self {
-            shared,
-            name,
-            ending,
-            orders,
-        }
-    }
-}
-
-impl Drop for AgentInner {
-    fn drop(&mut self) {
-        // The driver notices that its channel of orders is closed; the flusher is asked here.
-        self.ending.ask_to_end();
-        self.shared.clock.wake_timekeeper();
-        self.shared.end();
-    }
-}
-
 impl Agent {
     pub(crate) fn of(inner: AgentInner) -> Self {
         Self {
@@ -100,7 +56,7 @@ impl Agent {
     }
 
     #[cfg(feature = "testing")]
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<crate::shared::Shared> {
         &self.inner.shared
     }
 
@@ -362,7 +318,8 @@ mod tests {
 
     #[test]
     fn handles_holds_and_estimates_keep_their_agent_at_work() {
-        let keep: [fn(&Agent) -> Box<dyn std::any::Any>; 5] = [
+        type Keep = fn(&Agent) -> Box<dyn std::any::Any>;
+        let keep: [Keep; 5] = [
             |agent| Box::new(agent.rate("r")),
             |agent| Box::new(agent.copies("c")),
             |agent| Box::new(agent.descriptors("d")),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tollgate_shared::descriptors::Matched;
 use tollgate_shared::wire::public::Kind;
 
-use crate::agent::AgentInner;
+use crate::agent_inner::AgentInner;
 use crate::resource::Resource;
 
 /// The rules of one domain of descriptors (`[descriptors.NAME]` of the limits). Cheap to clone.

@@ -43,6 +43,7 @@
 
 mod admitted;
 mod agent;
+mod agent_inner;
 mod answer;
 #[cfg(feature = "axum")]
 mod axum;

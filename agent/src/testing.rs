@@ -29,7 +29,8 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::public::{BlindPolicy, Public, PublicTier};
 use tollgate_shared::wire::statement::Denial;
 
-use crate::agent::{Agent, AgentInner};
+use crate::agent::Agent;
+use crate::agent_inner::AgentInner;
 use crate::answer::Cause;
 use crate::builder::AgentBuilder;
 use crate::clock::{Clock, Mono};

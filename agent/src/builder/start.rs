@@ -10,7 +10,8 @@ use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::time::Span;
 
 use super::{AgentBuilder, epochs};
-use crate::agent::{Agent, AgentInner};
+use crate::agent::Agent;
+use crate::agent_inner::AgentInner;
 use crate::clock::Clock;
 use crate::courier::Courier;
 use crate::deny::{DenyList, DenyView, NEAR_MAX, NearList};

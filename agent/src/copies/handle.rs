@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use tollgate_shared::time::Span;
 
 use super::hold::Hold;
-use crate::agent::AgentInner;
+use crate::agent_inner::AgentInner;
 use crate::answer::{Cause, Denied};
 use crate::deny::Refusal;
 use crate::feed_liveness;

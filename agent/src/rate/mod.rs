@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 use tollgate_shared::time::{Span, Timestamp};
 
 use crate::admitted::Admitted;
-use crate::agent::AgentInner;
+use crate::agent_inner::AgentInner;
 use crate::answer::{Allowed, Cause, Denied};
 use crate::clock::{Mono, Reading};
 use crate::feed_liveness;
