@@ -31,15 +31,16 @@
 //! its level alone if L is at least 5: a copy less than the fifth may be in flight. Below 5 nothing waits, since a
 //! fifth is less than a whole copy.
 //!
-//! An agent with many calls has many pairs whose level is above L/40 by chance: at 100,000 calls a second for 10,000
-//! domains, each a tenth of its limit, 15 % of all calls. There a call may wait for 5 ms while the level is below L/10
+//! An agent with many calls has many pairs whose level is above L/40 by chance: at 30,000 calls a second for 10,000
+//! domains of 100/s, one call in thirty. There a call may wait for 5 ms while the level is below L/10
 //! ([`Wait::Shortly`]). Of eight agents that begin at one instant each is at L/10 when the notice is due, at L/8 when the
 //! pair is full: so nothing that fills the pair waits. A call of a pair that a notice or denial names does not, either.
 //!
 //! All domains together, under a global limit, are treated as one more pair.
 //!
 //! Levels are in a table by fingerprint without names. Pairs that share a slot have a common level, which errs
-//! towards urgency. The table's memory is fixed.
+//! towards urgency: of 10,000 pairs one in eight shares its slot with two others or more, and is urgent at a twelfth of
+//! its limit a second. The table's memory is fixed.
 //!
 //! **While the flusher rests** it sees a call only on its next visit, so the call itself asks whether it is urgent: by
 //! the level that the flusher left, and by the copies of its pair since the last visit ([`lately`]).
