@@ -11,9 +11,8 @@
 //! the hit is in the log as soon as possible. The more are in flight, the longer the queue gathers, so that a busy
 //! queue costs less per hit. A queue without an urgent call waits, and all waiting queues hand over together, because
 //! waking the network thread and the aggregator costs most; while the agent is busy, so do queues whose calls may wait
-//! shortly. Knows nothing of threads and sockets, nor of what makes a
-//! call urgent. What stays true: bytes in queues and in flight are bounded; at the bound the newest entry is dropped,
-//! and counted.
+//! shortly. Knows nothing of threads and sockets, nor of what makes a call urgent. What stays true: bytes in queues and
+//! in flight are bounded; at the bound the newest entry is dropped, and counted.
 
 mod refused;
 
@@ -431,7 +430,7 @@ impl Packer {
                 queue.is_urgent = !queue.open.is_empty();
             }
         }
-        if !self.is_busy || is_over(self.shortly_since, SHORTLY) {
+        if self.shortly_since.is_some() && (!self.is_busy || is_over(self.shortly_since, SHORTLY)) {
             self.shortly_since = None;
             for queue in &mut self.queues {
                 queue.is_urgent |= std::mem::take(&mut queue.waits_shortly);
