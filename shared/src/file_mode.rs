@@ -1,7 +1,10 @@
-//! Checks, by a file's mode, whether it is protected from other users of the machine.
+//! Checks, by what a system says of a file, whether it may be opened: whether it is protected from other users of the
+//! machine, and whether it is a file at all.
 //!
-//! Knows no files: the caller that opens a file passes its mode. On systems without modes there is
-//! no check.
+//! Opens nothing: the caller passes what it found. On systems without modes there is no check of them.
+
+use std::fs::Metadata;
+use std::io;
 
 /// The bits of a mode that are permissions.
 const PERMISSIONS: u32 = 0o7777;
@@ -52,6 +55,19 @@ pub const fn check_believed(mode: u32) -> Result<(), ModeFault> {
         _ => Err(ModeFault::Writable {
             mode: mode & PERMISSIONS,
         }),
+    }
+}
+
+/// Checks whether a path names a regular file: opening a pipe waits for somebody at its other end, and a device has no
+/// end. Takes what [`std::fs::metadata`] returned; if that is an error, opening the file says why.
+///
+/// # Errors
+///
+/// If something else than a regular file was found.
+pub fn check_regular(found: &io::Result<Metadata>) -> io::Result<()> {
+    match found {
+        Ok(found) if !found.is_file() => Err(io::Error::other("not a regular file")),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

@@ -11,6 +11,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 use tollgate_shared::epoch::{EpochSecret, SECRET_BYTES};
+use tollgate_shared::file_mode::check_regular;
 
 use crate::error::BuildError;
 
@@ -21,10 +22,7 @@ pub(super) fn succeed(path: &Path, secret: EpochSecret) -> Result<Option<EpochSe
         path: path.to_owned(),
         source,
     };
-    // A pipe would be waited for.
-    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(fault(std::io::Error::other("not a regular file")));
-    }
+    check_regular(&std::fs::metadata(path)).map_err(fault)?;
     let before = match std::fs::read(path) {
         Ok(bytes) => read(&bytes),
         Err(error) if error.kind() == ErrorKind::NotFound => None,

@@ -8,6 +8,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use tollgate_shared::file_mode::check_regular;
+
 /// Reads a file of at most `bytes_max` bytes.
 ///
 /// # Errors
@@ -29,10 +31,8 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
         .read(true)
         .custom_flags(without_waiting)
         .open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("not a regular file")),
-    }
+    check_regular(&Ok(file.metadata()?))?;
+    Ok(file)
 }
 
 /// Reads the rest of a source, which has at most `bytes_max` bytes.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tollgate_shared::file_mode;
 #[cfg(unix)]
 use tollgate_shared::file_mode::{check_believed, check_secret};
 
@@ -47,15 +48,12 @@ pub(crate) fn ca_file(stated: PathBuf) -> Result<PathBuf, TlsFault> {
 }
 
 /// Refuses a file that is not a regular one, where it is read again while the process runs: a pipe in its place could
-/// hold up the reader for ever. If nothing can be seen at a path, reading it says why.
+/// hold up the reader for ever.
 pub(crate) fn check_regular(path: &Path) -> Result<(), TlsFault> {
-    match std::fs::metadata(path) {
-        Ok(found) if !found.is_file() => Err(TlsFault::Read {
-            path: path.to_owned(),
-            source: std::io::Error::other("not a regular file"),
-        }),
-        Ok(_) | Err(_) => Ok(()),
-    }
+    file_mode::check_regular(&std::fs::metadata(path)).map_err(|source| TlsFault::Read {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Reads a file that determines which peers are trusted: others must not be able to write it.

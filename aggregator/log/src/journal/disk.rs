@@ -13,6 +13,8 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 
+use tollgate_shared::file_mode;
+
 /// A file system.
 pub trait Disk: Send + Sync {
     /// Creates a directory and its parents, durably. Succeeds if the directory exists.
@@ -118,13 +120,9 @@ pub fn private_file() -> fs::OpenOptions {
     options
 }
 
-/// Refuses a path to something other than a file: opening a pipe waits for somebody at its other end, and a device has
-/// no end. If nothing can be seen at a path, opening it says why.
+/// Refuses a path to something other than a regular file.
 fn check_regular(path: &Path) -> io::Result<()> {
-    match fs::metadata(path) {
-        Ok(found) if !found.is_file() => Err(io::Error::other("not a regular file")),
-        Ok(_) | Err(_) => Ok(()),
-    }
+    file_mode::check_regular(&fs::metadata(path))
 }
 
 /// The operating system's file system.
