@@ -38,9 +38,8 @@
 //!
 //! All domains together, under a global limit, are treated as one more pair.
 //!
-//! Levels are in a table by fingerprint without names. Pairs that share a slot have a common level, which errs
-//! towards urgency: of 10,000 pairs one in eight shares its slot with two others or more, and is urgent at a twelfth of
-//! its limit a second. The table's memory is fixed.
+//! Levels are in a table of fixed memory ([`levels`]). If many more pairs are in use than it has places for, their levels
+//! come out too high, which errs towards urgency.
 //!
 //! **While the flusher rests** it sees a call only on its next visit, so the call itself asks whether it is urgent: by
 //! the level that the flusher left, and by the copies of its pair since the last visit ([`lately`]).
@@ -49,9 +48,9 @@
 //! received, and on the instants of its visits; on no chance and no clock of its own. Only the flusher writes levels.
 
 mod lately;
+mod levels;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::time::Span;
@@ -60,9 +59,7 @@ use crate::clock::Mono;
 use crate::deny::DenyView;
 use crate::resource::{Resource, UNLIMITED};
 use lately::Lately;
-
-/// Slots in the table of levels. If more pairs are in use at a time, they share levels. 256 KiB.
-const PLACES: usize = 1 << 14;
+use levels::{Level, Levels};
 
 /// A whole limit, as a level.
 const WHOLE: u64 = 1 << 32;
@@ -82,35 +79,6 @@ const LIMIT_MIN: u64 = 5;
 /// From this many calls on a flusher that rests has to come: reading a cached clock is cheaper for them. It comes every 25
 /// ms, so these are 16 calls a millisecond.
 const MANY: u32 = 400;
-
-/// How much of a limit was used recently.
-#[derive(Debug, Default)]
-struct Level {
-    /// As a share of the limit, in parts of [`WHOLE`].
-    share: AtomicU64,
-    /// When, in the agent's microseconds.
-    at: AtomicU64,
-}
-
-impl Level {
-    /// The level with further copies.
-    fn with(&self, copies: u32, limit: u64, now: Mono) -> u64 {
-        let since = now.since(Mono(self.at.load(Ordering::Relaxed)));
-        let fallen = since.as_micros().saturating_mul(FALLS_BY);
-        let added = (u64::from(copies) << 32).div_ceil(limit.max(1));
-        let share = self.share.load(Ordering::Relaxed);
-        let share = share.saturating_sub(fallen).saturating_add(added);
-        share.min(WHOLE)
-    }
-
-    /// Adds copies. Returns how long they may wait.
-    fn take(&self, copies: u32, limit: u64, now: Mono) -> Wait {
-        let share = self.with(copies, limit, now);
-        self.share.store(share, Ordering::Relaxed);
-        self.at.fetch_max(now.0, Ordering::Relaxed);
-        wait_at(share, limit)
-    }
-}
 
 /// How long a call may wait that raised the level to this share of its limit.
 fn wait_at(share: u64, limit: u64) -> Wait {
@@ -141,7 +109,7 @@ pub(crate) struct Urgency {
     view: Arc<DenyView>,
     /// How long calls that are not urgent wait.
     relaxed: Span,
-    levels: Box<[Level]>,
+    levels: Levels,
     lately: Lately,
 }
 
@@ -152,7 +120,7 @@ impl Urgency {
         Self {
             view,
             relaxed,
-            levels: (0..PLACES).map(|_| Level::default()).collect(),
+            levels: Levels::new(),
             lately: Lately::new(half.min(MANY)),
         }
     }
@@ -185,7 +153,7 @@ impl Urgency {
             false => Wait::Relaxed,
         };
         // Both levels rise, whatever the other one is.
-        for (_, level, limit) in self.levels_of(resource, fingerprint) {
+        for (_, level, limit) in self.levels_of(resource, fingerprint, now) {
             wait = wait.min(level.take(copies, limit, now));
         }
         wait
@@ -203,9 +171,9 @@ impl Urgency {
             return true;
         }
         let mut wakes = self.view.recent().has(fingerprint, now);
-        for (whose, level, limit) in self.levels_of(resource, fingerprint) {
+        for (whose, level, limit) in self.levels_of(resource, fingerprint, now) {
             let copies = self.lately.add(whose, copies);
-            wakes |= wait_at(level.with(copies, limit, now), limit) != Wait::Relaxed;
+            wakes |= level.wait_of(copies, limit, now) != Wait::Relaxed;
         }
         wakes
     }
@@ -224,14 +192,15 @@ impl Urgency {
         &self,
         resource: &Resource,
         fingerprint: u64,
-    ) -> impl Iterator<Item = (u64, &Level, u64)> {
+        now: Mono,
+    ) -> impl Iterator<Item = (u64, Level<'_>, u64)> {
         let limited = |limit: u64| Some(limit).filter(|limit| *limit != UNLIMITED);
         let (least, global) = (resource.hurry().least(), resource.hurry().global());
         let of_pair = limited(least).map(|limit| (fingerprint, limit));
         let of_all = limited(global).map(|limit| (resource.fingerprint_of_group(EVERYBODY), limit));
         let levels = of_pair.into_iter().chain(of_all);
-        levels.filter_map(|(whose, limit)| {
-            let level = self.levels.get(whose as usize % PLACES)?;
+        levels.filter_map(move |(whose, limit)| {
+            let level = self.levels.of(whose, now)?;
             Some((whose, level, limit))
         })
     }

@@ -3,8 +3,9 @@
 //! ```text
 //! urgent calls, notices of holds    every 100 µs, at growing pauses for 2 ms after the last one
 //! other calls                       every 25 ms, or when one of them wakes it: because it is urgent, or there are many
-//! many calls, 16 a millisecond      every millisecond, while buffers have room: all calls of one pair in between become
-//!                                   one entry of the log; urgent ones that may wait shortly wait for 5 ms
+//! many calls, 16 a millisecond      every millisecond, while buffers have room and no urgent call is recent: all calls of
+//!                                   one pair in between become one entry of the log; urgent ones that may wait shortly
+//!                                   wait for 5 ms
 //! no calls for 20 ms                asleep, with a look every 250 ms; after the first call in 25 ms, or when one wakes it
 //! ```
 //!
@@ -110,6 +111,27 @@ pub(super) struct Pace {
     /// When a call last woke the flusher.
     woken: Option<Mono>,
     rest: Rest,
+    rate: Rate,
+}
+
+/// Whether many calls are made, measured over a millisecond at least: a single visit finds too few to say.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    calls: u64,
+    over: Span,
+    are_many: bool,
+}
+
+impl Rate {
+    /// So many calls were found on a visit, that long after the visit before it.
+    fn count(&mut self, calls: u64, after: Span) {
+        self.calls += calls;
+        self.over = self.over.saturating_add(after);
+        if Span::from_millis(1) <= self.over {
+            self.are_many = SOME_A_MS * self.over.as_micros() <= 1_000 * self.calls;
+            (self.calls, self.over) = (0, Span::ZERO);
+        }
+    }
 }
 
 /// Whether the flusher has rested since its last visit.
@@ -134,18 +156,20 @@ impl Pace {
             found: now,
             woken: None,
             rest: Rest::Awake,
+            rate: Rate::default(),
         }
     }
 
     /// Whether so many calls are made that those wait which may wait shortly.
     pub(super) fn is_busy(&self) -> bool {
-        self.rest == Rest::Awake && self.pause == PAUSE_MANY
+        self.rest == Rest::Awake && self.rate.are_many
     }
 
     /// What to do after a visit.
     pub(super) fn after(&mut self, visit: &Visit) -> Pause {
         let gathered = visit.at.since(self.came);
         self.came = visit.at;
+        self.rate.count(visit.events as u64, gathered);
         if self.rest != Rest::Awake && visit.is_awake {
             self.woken = Some(visit.at);
             self.pause = PAUSE_MIN / 2;
@@ -199,14 +223,12 @@ impl Pace {
         // The calls of a millisecond must not fill any buffer by more than half. If a buffer is already that full, it
         // is unknown for how long it has been.
         let have_room = filled <= 500 && 1_000 * filled <= 500 * gathered_us;
-        let are_few = 1_000 * events < SOME_A_MS * gathered_us;
-        let presses = is_pressing || (presses_shortly && are_few);
-        match (have_room && (is_many || !presses), are_few) {
+        let are_some = self.rate.are_many;
+        let presses = is_pressing || (presses_shortly && !are_some);
+        match (have_room && (is_many || !presses), is_many || are_some) {
             (false, _) => Some(PAUSE_MIN),
-            // So that it takes several visits with many calls until urgent ones wait.
-            (true, false) if presses_shortly => Some((self.pause * 2).min(PAUSE_MANY)),
-            (true, false) => Some(PAUSE_MANY),
-            (true, true) => visit.is_held_up.then_some(PAUSE_MAX),
+            (true, true) => Some(PAUSE_MANY),
+            (true, false) => visit.is_held_up.then_some(PAUSE_MAX),
         }
     }
 }
@@ -288,34 +310,38 @@ mod tests {
         assert_eq!(after(1_000, (17, 0), 1_100, Wait::Shortly), 100);
         assert_eq!(after(1_000, (18, 0), 1_100, Wait::Shortly), 1_000);
         assert_eq!(after(100, (2, 0), 150, Wait::Shortly), 100);
-        assert_eq!(after(100, (3, 0), 150, Wait::Shortly), 200);
-        assert_eq!(after(800, (18, 0), 850, Wait::Shortly), 1_000);
+        // Less than a millisecond shows nothing.
+        assert_eq!(after(800, (18, 0), 850, Wait::Shortly), 100);
         assert_eq!(after(1_000, (9_000, 600), 1_100, Wait::Shortly), 100);
     }
 
     #[test]
-    fn after_a_few_visits_with_many_calls_the_agent_is_busy_until_there_are_few() {
+    fn an_agent_is_busy_while_many_calls_come_in_a_millisecond() {
         let mut pace = Pace::new(NOW, RELAXED);
         let mut at = NOW;
-        let mut after = |us, events| {
+        let mut after = |us, events, wait| {
             at = at.plus(Span::from_micros(us));
             let visit = Visit {
                 events,
-                urgent: urgent_at(Wait::Shortly, at),
+                urgent: urgent_at(wait, at),
                 waits_shortly: pace.is_busy(),
                 ..nothing(at)
             };
             (pace.after(&visit), pace.is_busy())
         };
-        for (us, pause) in [(100, 200), (200, 400), (400, 800)] {
-            let pause = Pause::For(Duration::from_micros(pause));
-            assert_eq!(after(us, 30), (pause, false));
+        let (often, seldom) = (Pause::For(PAUSE_MIN), Pause::For(PAUSE_MANY));
+        for _ in 0..9 {
+            assert_eq!(after(110, 2, Wait::Shortly), (often, false));
         }
-        assert_eq!(after(800, 30), (Pause::For(PAUSE_MANY), true));
-        assert_eq!(after(1_000, 30), (Pause::For(PAUSE_MANY), true));
-        // What waits shortly then goes on the next visit.
-        assert_eq!(after(1_000, 1), (Pause::For(PAUSE_MIN), false));
-        assert_eq!(after(100, 3), (Pause::For(PAUSE_MIN * 2), false));
+        assert_eq!(after(110, 2, Wait::Shortly), (seldom, true));
+        assert_eq!(after(1_000, 30, Wait::Shortly), (seldom, true));
+        // It stays so while calls that may not wait make it look often.
+        for _ in 0..20 {
+            assert_eq!(after(110, 2, Wait::Not), (often, true));
+        }
+        // What waits shortly goes on the next visit once it is over.
+        assert_eq!(after(1_000, 1, Wait::Shortly), (often, false));
+        assert_eq!(after(110, 3, Wait::Shortly), (often, false));
     }
 
     #[test]
