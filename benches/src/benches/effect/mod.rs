@@ -107,15 +107,20 @@ fn report(session: &mut Session, row: &Row, seen: &Seen, delay_us: u64) {
         .note(note);
     session.add(let_through);
     let note = format!(
-        "{} allowed in {} s; the target adds what is offered within {} ms and one call an agent",
+        "{} allowed in {} s, these from {:.2} s on; the target adds what is offered within {} ms and one call an agent",
         row.allowed,
         row.window_us as f64 / 1e6,
+        seen.peak.from_us as f64 / 1e6,
         delay_us / 1_000
     );
     session.add(
-        Figure::single(name("most in one window"), "copies", seen.peak as f64)
-            .target(Target::AtMost(row.bound(delay_us) as f64))
-            .note(note),
+        Figure::single(
+            name("most in one window"),
+            "copies",
+            seen.peak.copies as f64,
+        )
+        .target(Target::AtMost(row.bound(delay_us) as f64))
+        .note(note),
     );
     // An ideal limiter lets no call through that is larger than the limit: there is nothing to compare
     // with.

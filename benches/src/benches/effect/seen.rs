@@ -29,11 +29,19 @@ pub struct Seen {
     /// Copies of that flow that an ideal limiter lets through.
     pub ideal: u64,
     /// The most copies of all flows that one span of the window let through.
-    pub peak: u64,
+    pub peak: Peak,
     /// Hits that agents dropped.
     pub dropped: u64,
     /// Copies of all flows, by windows from the start on.
     windows: Vec<WindowCount>,
+}
+
+/// The fullest span of a row's window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peak {
+    pub copies: u64,
+    /// When its first call was made, in microseconds after the start.
+    pub from_us: u64,
 }
 
 impl Seen {
@@ -77,10 +85,10 @@ impl Seen {
     }
 }
 
-/// The most copies let through in any span of `window_us`; a copy leaves the span when now > copy +
-/// window. The calls are in ascending order.
-fn peak(calls: &[Call], window_us: u64) -> u64 {
-    let (mut inside, mut copies, mut most) = (VecDeque::new(), 0, 0);
+/// The first of the spans of `window_us` that let most copies through; a copy leaves the span when now > copy + window.
+/// The calls are in ascending order.
+fn peak(calls: &[Call], window_us: u64) -> Peak {
+    let (mut inside, mut copies, mut most) = (VecDeque::new(), 0, Peak::default());
     for call in calls.iter().filter(|call| call.is_let_through) {
         while let Some(&(oldest_us, left)) = inside.front()
             && oldest_us + window_us < call.at_us
@@ -90,7 +98,11 @@ fn peak(calls: &[Call], window_us: u64) -> u64 {
         }
         inside.push_back((call.at_us, call.copies));
         copies += call.copies;
-        most = most.max(copies);
+        if let Some(&(from_us, _)) = inside.front()
+            && most.copies < copies
+        {
+            most = Peak { copies, from_us };
+        }
     }
     most
 }
@@ -126,12 +138,13 @@ mod tests {
     fn the_peak_is_of_the_fullest_span() {
         let peak = |calls: &[(u64, u64)]| {
             let calls: Vec<Call> = calls.iter().map(|(at, n)| call(*at, *n, true)).collect();
-            peak(&calls, 10)
+            let peak = peak(&calls, 10);
+            (peak.copies, peak.from_us)
         };
-        assert_eq!(peak(&[]), 0);
+        assert_eq!(peak(&[]), (0, 0));
         // At 10 the first call still counts, at 11 it does not.
-        assert_eq!(peak(&[(0, 3), (10, 4)]), 7);
-        assert_eq!(peak(&[(0, 3), (11, 4), (12, 2)]), 6);
+        assert_eq!(peak(&[(0, 3), (10, 4)]), (7, 0));
+        assert_eq!(peak(&[(0, 3), (11, 4), (12, 2), (30, 6)]), (6, 11));
     }
 
     #[test]
@@ -155,6 +168,7 @@ mod tests {
     fn an_ideal_limiter_grants_a_call_whole_or_not_at_all() {
         let calls = vec![call(0, 60, true), call(1, 60, true), call(2, 40, true)];
         let seen = Seen::of(calls, limits(100, 10), 10, 10, 0);
-        assert_eq!((seen.let_through, seen.ideal, seen.peak), (160, 100, 160));
+        let found = (seen.let_through, seen.ideal, seen.peak.copies);
+        assert_eq!(found, (160, 100, 160));
     }
 }
