@@ -185,7 +185,11 @@ impl Disk for OsDisk {
         check_regular(path)?;
         let file = private_file().truncate(false).open(path)?;
         file.try_lock().map_err(io::Error::from)?;
-        Ok(Box::new(OsLock(file)))
+        let lock = OsLock {
+            file,
+            dir: lock_dir_of(path)?,
+        };
+        Ok(Box::new(lock))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
@@ -224,14 +228,34 @@ impl Disk for OsDisk {
     }
 }
 
-struct OsLock(fs::File);
+/// Locks a file's directory as well: somebody may remove the file, so that the next one to lock it locks another. `None`
+/// on a file system that locks no directories.
+fn lock_dir_of(path: &Path) -> io::Result<Option<fs::File>> {
+    let dir = match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    let dir = fs::File::open(dir)?;
+    match dir.try_lock() {
+        Ok(()) => Ok(Some(dir)),
+        Err(fs::TryLockError::Error(_)) => Ok(None),
+        Err(held @ fs::TryLockError::WouldBlock) => Err(held.into()),
+    }
+}
+
+struct OsLock {
+    file: fs::File,
+    dir: Option<fs::File>,
+}
 
 impl Drop for OsLock {
     fn drop(&mut self) {
         // Closing the file does not release the lock: a child process that is just starting also has the
         // file open, until it executes its own program. After an error the lock is held until the process
         // ends.
-        let _ = self.0.unlock();
+        for held in self.dir.iter().chain([&self.file]) {
+            let _ = held.unlock();
+        }
     }
 }
 
@@ -310,6 +334,19 @@ mod tests {
         for path in [&made, &replaced, &locked] {
             assert_eq!(mode(path), FILE_MODE, "{}", path.display());
         }
+    }
+
+    #[test]
+    fn a_lock_holds_though_its_file_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = OsDisk.lock(&path).unwrap();
+        let kind = || OsDisk.lock(&path).err().map(|fault| fault.kind());
+        assert_eq!(kind(), Some(io::ErrorKind::WouldBlock));
+        fs::remove_file(&path).unwrap();
+        assert_eq!(kind(), Some(io::ErrorKind::WouldBlock));
+        drop(held);
+        assert_eq!(kind(), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! ```text
 //! DIR/journal                       the description: version, partitions, generation (below)
 //! DIR/running                       exists while a process writes, or after it was killed: boot id and durability
-//! DIR/lock                          locked while a process writes
+//! DIR/lock                          locked while a process writes, as DIR itself is
 //! DIR/ends                          how far each partition is known to reach (`ends`)
 //! DIR/restored                      an operator put the journal back from a backup: the next opening removes the file
 //! DIR/hits-00003/00000000000000018250.seg     a segment, named by the offset of its first record
