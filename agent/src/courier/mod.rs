@@ -87,6 +87,13 @@ struct Sent {
     payload: Payload,
 }
 
+impl Sent {
+    /// Whether it is to be sent (again) now.
+    fn is_due(&self, now: Mono) -> bool {
+        self.send_at.is_some_and(|at| at <= now)
+    }
+}
+
 /// The log answered "not now" for a partition, and has taken no record of it since.
 #[derive(Clone, Copy, Debug)]
 struct NotNow {
@@ -198,33 +205,21 @@ impl Courier {
 
     /// The next record to send, if there is one; it then counts as sent.
     pub(crate) fn next(&mut self, now: Mono, wall: Timestamp) -> Option<Outgoing> {
-        let from = self.next_queue;
-        let order: Vec<u32> = self
-            .queues
-            .range(from..)
-            .chain(self.queues.range(..from))
-            .map(|(p, _)| *p)
-            .collect();
-        for partition in order {
-            if let Some(outgoing) = self.next_of(partition, now, wall) {
-                self.next_queue = partition.wrapping_add(1);
-                return Some(outgoing);
-            }
-        }
-        None
+        let (behind, ahead) = (
+            self.queues.range(..self.next_queue),
+            self.queues.range(self.next_queue..),
+        );
+        let (partition, _) = ahead.chain(behind).find(|(_, queue)| queue.may_send(now))?;
+        let partition = *partition;
+        self.next_queue = partition.wrapping_add(1);
+        self.next_of(partition, now, wall)
     }
 
     fn next_of(&mut self, partition: u32, now: Mono, wall: Timestamp) -> Option<Outgoing> {
         let queue = self.queues.get_mut(&partition)?;
-        if queue.must_wait(now) {
-            return None;
-        }
         // A record that was sent before goes first: the window moves on with the oldest.
-        let again = queue
-            .under_way
-            .values_mut()
-            .find(|one| one.send_at.is_some_and(|at| at <= now));
-        if let Some(one) = again {
+        let mut under_way = queue.under_way.values_mut();
+        if let Some(one) = under_way.find(|one| one.is_due(now)) {
             (one.send_at, one.sent) = (None, now);
             self.counts.batches_sent_again += 1;
             if one.payload.is_of_holdings() {
@@ -236,13 +231,9 @@ impl Courier {
                 record: one.record.clone(),
             });
         }
-        let oldest = queue.under_way.keys().next().copied();
-        let sequence = queue.last_sequence + 1;
-        if oldest.is_some_and(|oldest| APART_MAX < sequence - oldest) {
-            return None;
-        }
         let payload = queue.waiting.pop_front()?;
-        queue.last_sequence = sequence;
+        queue.last_sequence += 1;
+        let sequence = queue.last_sequence;
         self.last_id += 1;
         let id = self.last_id;
         let sender = Sender {
@@ -414,6 +405,20 @@ impl CourierQueue {
         };
         let until = now.plus(pause);
         self.not_now = Some(NotNow { pause, until });
+    }
+
+    /// Whether something is to be sent now, and may be.
+    fn may_send(&self, now: Mono) -> bool {
+        let mut again = self.under_way.values();
+        let is_due = self.has_next() || again.any(|one| one.is_due(now));
+        is_due && !self.must_wait(now)
+    }
+
+    /// Whether a record waits for its first sending, and its sequence is near enough to those in flight.
+    fn has_next(&self) -> bool {
+        let oldest = self.under_way.keys().next();
+        let is_near = oldest.is_none_or(|oldest| self.last_sequence + 1 - oldest <= APART_MAX);
+        is_near && !self.waiting.is_empty()
     }
 
     /// Whether nothing may be sent now: a pause lasts, or the record that was sent after it is not answered yet.
