@@ -145,7 +145,10 @@ impl AgentAppends {
 
     /// Answers agents whose records are ruled, have waited for long enough, or are not ruled here any more.
     pub(super) fn turn(&mut self, now: Now, partitions: &[Partition], env: &mut Environment) {
-        self.unruled.retain(|partition, unruled| {
+        for (partition, unruled) in &mut self.unruled {
+            if unruled.is_empty() {
+                continue;
+            }
             let rules = partitions.get(*partition as usize);
             let rules = rules.filter(|partition| partition.is_ready());
             let waits = |one: &Unruled| {
@@ -162,7 +165,6 @@ impl AgentAppends {
                 };
                 env.answer(one.peer, &appended);
             }
-            !unruled.is_empty()
-        });
+        }
     }
 }

@@ -25,7 +25,7 @@ use tollgate_shared::wire::{MESSAGE_BYTES_MAX, Writer};
 
 use super::event::Effect;
 use super::live::{At, Live, end_of};
-use super::ready::{ReadyPartitions, watermarks};
+use super::ready::ReadyPartitions;
 
 /// The key of topic names where the fleet has no key.
 pub const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
@@ -217,7 +217,7 @@ impl Announcer {
             let stated = rest.by_ref().take(STATEMENTS_MAX).collect();
             // Watermarks come with the last frame: until then, statements below them are outstanding.
             let watermarks = if rest.peek().is_none() && !more {
-                watermarks(ready)
+                ready.watermarks()
             } else {
                 Vec::new()
             };
@@ -232,15 +232,15 @@ impl Announcer {
         ready: &ReadyPartitions,
         effects: &mut Vec<Effect>,
     ) {
-        for (partition, ready) in ready {
-            self.live.expire(*partition, ready.log_now);
+        for ready in ready.iter() {
+            self.live.expire(ready.watermark.partition, ready.log_now);
         }
-        self.publish(None, clock, watermarks(ready), Vec::new(), effects);
+        self.publish(None, clock, ready.watermarks(), Vec::new(), effects);
         let resources: Vec<Arc<str>> = self.live.resources().cloned().collect();
         for resource in resources {
             let watermarks = match self.rest.contains_key(&resource) {
                 true => Vec::new(),
-                false => watermarks(ready),
+                false => ready.watermarks(),
             };
             self.publish(Some(&resource), clock, watermarks, Vec::new(), effects);
         }
@@ -288,7 +288,7 @@ impl Announcer {
         let last = |resource: &str| self.sequences.get(resource).copied().unwrap_or(0);
         Point {
             instance: self.instance,
-            watermarks: watermarks(ready),
+            watermarks: ready.watermarks(),
             control_sequence: self.control_sequence,
             sequences: resources.iter().map(|one| last(one)).collect(),
         }
@@ -359,7 +359,7 @@ fn notice_of(
     statement: Statement,
     ready: &ReadyPartitions,
 ) -> Option<StatementNotice> {
-    let log_now = ready.get(&partition)?.log_now;
+    let log_now = ready.get(partition)?.log_now;
     let remaining = match end_of(&statement) {
         None => Span::ZERO,
         Some(Timestamp::MAX) => Span::MAX,
@@ -417,7 +417,7 @@ mod tests {
             appended: log_now,
             current: true,
         };
-        BTreeMap::from([(0, Ready { watermark, log_now })])
+        Ready { watermark, log_now }.into()
     }
 
     /// What is published for statements ruled in these turns, at log time 100 µs; and what is in force then.

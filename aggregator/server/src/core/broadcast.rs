@@ -159,7 +159,7 @@ fn later(every: Span) -> Span {
 /// heartbeat.
 fn ruled(ready: &ReadyPartitions) -> u64 {
     ready
-        .values()
+        .iter()
         .map(|ready| ready.watermark.ruled)
         .fold(0, u64::wrapping_add)
 }

@@ -254,6 +254,11 @@ impl Partition {
         true
     }
 
+    /// Whether it waits for a snapshot, and [looks](Self::look_again) for one again.
+    pub(super) fn looks_again(&self) -> bool {
+        matches!(self.stage, Stage::Truncated { .. })
+    }
+
     /// Looks for snapshots again where the partition waits for one. If no other group rules the partition any more,
     /// or no snapshot came in time, it is ruled from the records that exist.
     pub(super) fn look_again(&mut self, step: &mut PartitionStep<'_>) {

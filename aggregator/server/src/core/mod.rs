@@ -381,7 +381,10 @@ impl Core {
     fn turn(&mut self, now: Now) {
         self.identities.want_lost(now.clock, &self.partitions);
         self.state_identities(now.clock);
-        self.handle_all(now, |_| Some(PartitionEvent::LookAgain));
+        // Of the events of a turn, partitions get those that have anything to do in them: mostly none.
+        self.handle_all(now, |one| {
+            one.looks_again().then_some(PartitionEvent::LookAgain)
+        });
         self.rule_slices(now);
         self.agent_appends
             .turn(now, &self.partitions, &mut self.env);
@@ -392,11 +395,14 @@ impl Core {
         self.givings.give_part(now, feed, &self.limits, env);
         self.send_totals(now);
         self.proposals.turn(now, &self.partitions, &mut self.env);
-        self.handle_all(now, |_| Some(PartitionEvent::Retry));
+        self.handle_all(now, |one| one.may_retry().then_some(PartitionEvent::Retry));
         self.limits.turn(now, &mut self.env);
         self.log_at_cap(now);
-        self.handle_all(now, |_| Some(PartitionEvent::Snapshot));
-        self.handle_all(now, |_| Some(PartitionEvent::Tick));
+        self.take_snapshots(now);
+        let latest = self.limits.to_point_at(&self.env.settings.keys);
+        let latest = latest.map(|version| version.number);
+        let may_tick = |one: &Partition| one.may_tick_or_point(now.clock, latest);
+        self.handle_all(now, |one| may_tick(one).then_some(PartitionEvent::Tick));
         // Later versions come into force while it rules; only the first one is waited for.
         self.started = self.started || self.limits.why_not_in_force(&self.partitions).is_none();
     }
@@ -419,6 +425,13 @@ impl Core {
                 "hits of new domains were not limited: a partition has engine.pairs_per_partition_max pairs that all \
                  remember something"
             );
+        }
+    }
+
+    fn take_snapshots(&mut self, now: Now) {
+        if let Some(policy) = self.env.settings.snapshots {
+            let may_take = |one: &Partition| one.may_take_snapshot(now.clock, policy);
+            self.handle_all(now, |one| may_take(one).then_some(PartitionEvent::Snapshot));
         }
     }
 

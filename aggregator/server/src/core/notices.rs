@@ -143,7 +143,7 @@ impl Notices {
     ) {
         let mut due: BTreeMap<Arc<str>, Vec<Notice>> = BTreeMap::new();
         for partition in partitions {
-            let Some(ready) = ready.get(&partition.index) else {
+            let Some(ready) = ready.get(partition.index) else {
                 // A pair of a partition that is ruled elsewhere or again is published by the aggregator that rules
                 // it.
                 partition.near = NearPairs::default();

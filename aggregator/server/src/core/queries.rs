@@ -248,7 +248,7 @@ impl Views<'_> {
             .filter(move |(at, _)| after.is_none_or(|after| after < *at))
             .chain(all.into_iter().flatten())
             .filter_map(move |(at, statement)| {
-                let log_now = ready.get(&at.partition)?.log_now;
+                let log_now = ready.get(at.partition)?.log_now;
                 match &statement.kind {
                     StatementKind::Denied(denial) if log_now < denial.end => Some(FoundDenial {
                         at,

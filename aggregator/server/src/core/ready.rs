@@ -1,7 +1,5 @@
 //! Partitions that are ready, and their watermarks for the feed.
 
-use std::collections::BTreeMap;
-
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::Watermark;
 
@@ -16,16 +14,40 @@ pub struct Ready {
     pub log_now: Timestamp,
 }
 
-/// Partitions that are ready, by their numbers.
-pub type ReadyPartitions = BTreeMap<u32, Ready>;
+/// Partitions that are ready, in the order of their numbers. Found anew at the end of each turn.
+#[derive(Clone, Debug, Default)]
+pub struct ReadyPartitions(Vec<Ready>);
+
+impl ReadyPartitions {
+    /// What is known of the partition of this number, if it is ready.
+    pub fn get(&self, partition: u32) -> Option<&Ready> {
+        let found = self
+            .0
+            .binary_search_by_key(&partition, |ready| ready.watermark.partition);
+        self.0.get(found.ok()?)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Ready> {
+        self.0.iter()
+    }
+
+    /// Their watermarks.
+    pub fn watermarks(&self) -> Vec<Watermark> {
+        self.iter().map(|ready| ready.watermark).collect()
+    }
+}
 
 /// The partitions that are ready.
 pub(super) fn ready_at(partitions: &[Partition], clock: Span) -> ReadyPartitions {
-    let ready = |partition: &Partition| Some((partition.index, partition.ready(clock)?));
-    partitions.iter().filter_map(ready).collect()
+    let mut ready = Vec::with_capacity(partitions.len());
+    ready.extend(partitions.iter().filter_map(|one| one.ready(clock)));
+    ReadyPartitions(ready)
 }
 
-/// Their watermarks.
-pub(super) fn watermarks(ready: &ReadyPartitions) -> Vec<Watermark> {
-    ready.values().map(|ready| ready.watermark).collect()
+#[cfg(test)]
+impl From<Ready> for ReadyPartitions {
+    fn from(one: Ready) -> Self {
+        Self(vec![one])
+    }
 }

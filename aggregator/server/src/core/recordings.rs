@@ -94,6 +94,11 @@ impl Recordings {
         }
     }
 
+    /// Whether some were refused, and have to be appended again.
+    fn have_failed(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
     /// The least offset of a record whose decision records the log may not have yet.
     pub fn oldest(&self) -> Option<u64> {
         self.causes.keys().next().copied()
@@ -151,6 +156,11 @@ impl Partition {
             "waits until the log has the decision records and totals of its rulings"
         );
         self.stage = Stage::Recording;
+    }
+
+    /// Whether [`retry`](Self::retry) could do anything.
+    pub(super) fn may_retry(&self) -> bool {
+        self.stage == Stage::Recording || self.recordings.have_failed()
     }
 
     /// Appends failed decision records again, and resumes ruling if the log has caught up.

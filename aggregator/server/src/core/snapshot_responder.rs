@@ -185,7 +185,7 @@ fn next_part(
 ) -> Snapshot {
     // Otherwise an agent would take everything that it knows of such a partition for open.
     giving.point.watermarks.retain(|then| {
-        let now = ready.get(&then.partition).map(|ready| ready.watermark);
+        let now = ready.get(then.partition).map(|ready| ready.watermark);
         now.is_some_and(|now| now.log == then.log && then.ruled <= now.ruled)
     });
     let latest = limits.book.latest();

@@ -71,6 +71,11 @@ impl Snapshots {
         self.entries = self.entries.max(1);
     }
 
+    /// Whether the interval is over, or has yet to begin, or there were many entries since the last one.
+    fn is_time(&self, clock: Span, policy: Policy) -> bool {
+        self.due_at.is_none_or(|due_at| due_at <= clock) || policy.entries_max <= self.entries
+    }
+
     /// How long saving the last one took.
     pub fn took(&self) -> Span {
         self.took
@@ -88,6 +93,12 @@ impl Snapshots {
 }
 
 impl Partition {
+    /// Whether [`take_snapshot`](Self::take_snapshot) could do anything.
+    pub(super) fn may_take_snapshot(&self, clock: Span, policy: Policy) -> bool {
+        let snapshots = &self.snapshots;
+        snapshots.frozen.is_some() || snapshots.is_time(clock, policy)
+    }
+
     /// Saves the snapshot that waits, if the log has everything that its records caused; takes the next one if it
     /// is due.
     pub(super) fn take_snapshot(&mut self, step: &mut PartitionStep<'_>) {
@@ -145,7 +156,7 @@ impl Partition {
         let index = u64::from(self.index);
         let snapshots = &mut self.snapshots;
         // The first snapshots are spread over the interval, so that they do not all come at once.
-        let due_at = *snapshots.due_at.get_or_insert_with(|| {
+        snapshots.due_at.get_or_insert_with(|| {
             let share = policy.every.as_micros() / u64::from(count.max(1)) * (index + 1);
             clock.saturating_add(Span::from_micros(share))
         });
@@ -156,7 +167,7 @@ impl Partition {
             && snapshots.saving.is_none()
             && !self.state_digests.are_doubtful(self.position.appended)
             && worth_it
-            && (due_at <= clock || policy.entries_max <= snapshots.entries)
+            && snapshots.is_time(clock, policy)
     }
 
     fn freeze(&mut self, clock: Span, policy: Policy) {

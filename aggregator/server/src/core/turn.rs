@@ -10,6 +10,12 @@ use super::partition::{Partition, Stage};
 use tollgate_log::{Delivered, Stream};
 
 impl Partition {
+    /// Whether [`tick_and_point`](Self::tick_and_point) could do anything, if limits of the version `latest` are to be
+    /// activated.
+    pub(super) fn may_tick_or_point(&self, clock: Span, latest: Option<u64>) -> bool {
+        self.is_tick_due(clock) || latest.is_some_and(|latest| self.ruler.version() < latest)
+    }
+
     /// Appends a tick and an activation, if they are due.
     pub(super) fn tick_and_point(&mut self, step: &mut PartitionStep<'_>) {
         self.tick(step);
@@ -19,7 +25,7 @@ impl Partition {
     /// Appends a tick: one at a time, and none before the log's identity is known.
     fn tick(&mut self, step: &mut PartitionStep<'_>) {
         let (context, clock) = (step.context, step.clock());
-        let is_due = self.next_tick().is_some_and(|due| due <= clock);
+        let is_due = self.is_tick_due(clock);
         let Some(log) = self.log().filter(|_| is_due) else {
             return;
         };
@@ -67,6 +73,10 @@ impl Partition {
         step.counters().limits_activations += 1;
         self.pointing.slot.ticket = Some(ticket);
         self.pointing.version = activation.version;
+    }
+
+    fn is_tick_due(&self, clock: Span) -> bool {
+        self.next_tick().is_some_and(|due| due <= clock)
     }
 
     /// When the next tick is due, if none is on its way.

@@ -43,6 +43,8 @@ pub(super) enum Next {
 /// Events of the log, in order.
 pub(super) struct Backlog {
     events: VecDeque<WaitingEvent>,
+    /// The bytes of the records that they deliver.
+    bytes: usize,
     threads: NonZeroUsize,
 }
 
@@ -60,6 +62,7 @@ impl Backlog {
     pub fn new(threads: NonZeroUsize) -> Self {
         Self {
             events: VecDeque::new(),
+            bytes: 0,
             threads,
         }
     }
@@ -81,13 +84,16 @@ impl Backlog {
     /// Takes everything out.
     pub fn take_all(&mut self) -> impl Iterator<Item = LogEvent> + use<> {
         let events = std::mem::take(&mut self.events);
+        self.bytes = 0;
         events.into_iter().map(|waiting| waiting.event)
     }
 
     pub fn push(&mut self, event: LogEvent) {
+        let bytes = size_of(&event);
+        self.bytes += bytes;
         self.events.push_back(WaitingEvent {
             partition: partition_of(&event),
-            bytes: size_of(&event),
+            bytes,
             event,
         });
     }
@@ -98,6 +104,7 @@ impl Backlog {
             Some(events) => Some(Next::Together(events)),
             None => {
                 let waiting = self.events.pop_front()?;
+                self.bytes -= waiting.bytes;
                 Some(Next::Event(waiting.event))
             }
         }
@@ -107,7 +114,7 @@ impl Backlog {
     /// most a share, and no more shares than the threads do in time.
     fn together(&mut self) -> Option<Vec<LogEvent>> {
         let threads = self.threads.get();
-        if threads == 1 {
+        if threads == 1 || self.bytes < WORTH_BYTES {
             return None;
         }
         let shares_max = threads * SHARES_A_THREAD;
@@ -148,7 +155,10 @@ impl Backlog {
         let mut rest = VecDeque::with_capacity(self.events.len());
         for (at, waiting) in std::mem::take(&mut self.events).into_iter().enumerate() {
             match taken.next_if_eq(&at) {
-                Some(_) => out.push(waiting.event),
+                Some(_) => {
+                    self.bytes -= waiting.bytes;
+                    out.push(waiting.event);
+                }
                 None => rest.push_back(waiting),
             }
         }
