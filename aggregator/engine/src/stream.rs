@@ -82,7 +82,8 @@ pub enum Closed {
 pub struct Closure {
     /// The first instant at which it is open again; [`Timestamp::MAX`]: never.
     pub end: Timestamp,
-    /// What closed it: the first constraint without room.
+    /// What keeps it closed until then: the first constraint that has no room just before that instant. If it never
+    /// opens again, the first that has no room now.
     pub by: Closed,
 }
 
@@ -237,12 +238,12 @@ impl Pair {
 
     /// Whether the pair is closed at `now`, and until when.
     pub fn closure(&self, class: &RateClass, now: Timestamp) -> Option<Closure> {
-        let end = match open_again::open_again(class, &self.state, now) {
+        let (end, last) = match open_again::open_again(class, &self.state, now) {
             Until::Now => return None,
-            Until::At(end) => end,
-            Until::Never => Timestamp::MAX,
+            Until::At(end) => (end, end.saturating_sub(Span::from_micros(1))),
+            Until::Never => (Timestamp::MAX, now),
         };
-        let room = request::room(class, &self.state, now, u64::MAX);
+        let room = request::room(class, &self.state, last, u64::MAX);
         let by = match room.by {
             Some(by) if room.copies == 0 => Closed::of(by),
             _ if class.is_inaccessible() => Closed::Inaccessible,

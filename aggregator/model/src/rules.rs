@@ -319,8 +319,13 @@ impl PairState {
         let tiers = limits.tiers.as_deref()?;
         match self.tiers.climb(tiers, now_us) {
             Some(_) => None,
-            None => Some(Cause::Tier(self.tiers.current(tiers, now_us))),
+            None => Some(self.current_tier(limits, now_us)),
         }
+    }
+
+    /// The tier at `now_us`, as a cause.
+    pub fn current_tier(&self, limits: &DomainLimits, now_us: u64) -> Cause {
+        Cause::Tier(self.tiers.current(limits.tiers(), now_us))
     }
 
     /// The counts at `now_us`.

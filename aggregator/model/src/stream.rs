@@ -394,7 +394,15 @@ impl StreamPair {
             Until::At(end_us) => End::At(end_us),
             Until::Never => End::Never,
         };
-        let cause = self.state.closed_by(&self.limits, now_us)?;
+        // People read the end and the cause together: the cause is what lasts longest.
+        let last_us = match end {
+            End::At(end_us) => end_us - 1,
+            End::Never => now_us,
+        };
+        let cause = match self.state.closed_by(&self.limits, last_us)? {
+            Cause::Tier(_) => self.state.current_tier(&self.limits, now_us),
+            other => other,
+        };
         Some(Denial { end, cause })
     }
 }
