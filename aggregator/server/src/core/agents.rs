@@ -15,6 +15,9 @@ use tollgate_log::{AppendError, Stream};
 /// Records of agents that may be on their way to the log. Beyond it agents are refused, and try again later.
 const APPENDS_MAX: usize = 65_536;
 
+/// For so many records that are not ruled yet a partition keeps memory: at everyday rates it has some at every turn.
+const UNRULED_KEPT: usize = 64;
+
 /// How long a record that the log has may wait to be ruled before its agent is answered all the same.
 const RULED_WITHIN: Span = Span::from_secs(1);
 
@@ -164,6 +167,9 @@ impl AgentAppends {
                     offset,
                 };
                 env.answer(one.peer, &appended);
+            }
+            if unruled.is_empty() {
+                unruled.shrink_to(UNRULED_KEPT);
             }
         }
     }
