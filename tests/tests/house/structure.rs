@@ -98,6 +98,9 @@ fn long_functions(text: &str) -> Vec<&str> {
         let Some(name) = function_name(code) else {
             continue;
         };
+        if code.ends_with('}') {
+            continue; // It ends on the line that it begins on.
+        }
         let end = format!("{indent}}}");
         let rest = lines[begin..].iter();
         let length = rest.take_while(|line| **line != end).count() + 1;
@@ -139,6 +142,8 @@ fn a_long_function_is_found() {
     let text =
         format!("    pub(crate) const fn long<T>(\n{body}    }}\n    fn short() {{\n    }}\n");
     assert_eq!(long_functions(&text), ["long"]);
+    let text = format!("    fn one_line() {{}}\n{body}    }}\n");
+    assert_eq!(long_functions(&text), [""; 0]);
     let text = format!("    fn fits() {{\n{}    }}\n", &body[..body.len() - 13]);
     assert_eq!(long_functions(&text), [""; 0]);
 }
