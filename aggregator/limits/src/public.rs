@@ -314,10 +314,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn agents_learn_no_limits_of_single_domains() {
-        let limits = Limits::parse(
-            r#"
+    const OF_BOTH_KINDS: &str = r#"
             [namespace.api]
             allow_unconfigured = false
             blind = "closed"
@@ -342,9 +339,16 @@ mod tests {
             max_age = "1h"
             groups.new = { limit = 2, members = ["b", "a"] }
             groups.all = { limit = 9, members = ["a"] }
-            "#,
-        )
-        .expect("it is right");
+            "#;
+
+    /// What agents learn of a resource of this document.
+    fn public(resource: &str) -> Public {
+        let limits = Limits::parse(OF_BOTH_KINDS).expect("it is right");
+        limits.public(resource, 7)
+    }
+
+    #[test]
+    fn agents_learn_no_limits_of_single_domains() {
         let search = Public {
             version: 7,
             kind: Kind::Rate,
@@ -366,10 +370,18 @@ mod tests {
             ignored: false,
             ..Public::default()
         };
-        assert_eq!(limits.public("api.search", 7), search);
-        let public = |resource| limits.public(resource, 7);
+        assert_eq!(public("api.search"), search);
         assert!(public("api.export").ignored && !public("api.export").has_overrides);
         assert!(public("old.thing").ignored);
+        assert_eq!(public("api.search").copies, None);
+        let unknown = public("api.unknown");
+        assert_eq!((unknown.kind, unknown.refused), (Kind::Unconfigured, true));
+        assert_eq!(unknown.blind, PublicBlind::Closed);
+        assert!(!public("web").refused);
+    }
+
+    #[test]
+    fn agents_learn_the_groups_of_copies_with_their_members() {
         assert_eq!(public("api.box").kind, Kind::Copies);
         assert_eq!(public("api.box").blind, PublicBlind::Closed);
         let group = |name: &str, limit, members: &[&str]| PublicGroup {
@@ -387,11 +399,6 @@ mod tests {
             groups: [group("all", 7, &["a"]), group("new", 2, &["a", "b"])].into(),
         };
         assert_eq!(public("api.box").copies, Some(sandbox));
-        assert_eq!(public("api.search").copies, None);
-        let unknown = public("api.unknown");
-        assert_eq!((unknown.kind, unknown.refused), (Kind::Unconfigured, true));
-        assert_eq!(unknown.blind, PublicBlind::Closed);
-        assert!(!public("web").refused);
     }
 
     #[test]

@@ -377,56 +377,46 @@ fn an_impossible_backtest_has_an_exit_code_and_no_report() {
     }
     let packed = packed.finish().unwrap();
     std::fs::write(dir.path().join("cut.csv.gz"), &packed[..packed.len() / 2]).unwrap();
-    let rows: [(&[&str], i32, &str); 12] = [
-        (&["calls.csv"], 64, "--limits"),
-        (&["--limits", "limits.toml"], 64, "recorded traffic"),
+    let rows = [
+        ("calls.csv", 64, "--limits"),
+        ("--limits limits.toml", 64, "recorded traffic"),
         (
-            &["--limits", "limits.toml", "calls.csv", "--column", "x=y"],
+            "--limits limits.toml calls.csv --column x=y",
             64,
             "--column",
         ),
+        ("--limits limits.toml calls.csv --min 0", 64, "--min"),
+        ("--limits limits.toml none.csv", 66, "none.csv"),
+        ("--limits none.toml calls.csv", 66, "none.toml"),
         (
-            &["--limits", "limits.toml", "calls.csv", "--min", "0"],
-            64,
-            "--min",
-        ),
-        (&["--limits", "limits.toml", "none.csv"], 66, "none.csv"),
-        (&["--limits", "none.toml", "calls.csv"], 66, "none.toml"),
-        (
-            &[
-                "--limits",
-                "limits.toml",
-                "--limits",
-                "bad.toml",
-                "calls.csv",
-            ],
+            "--limits limits.toml --limits bad.toml calls.csv",
             65,
             "did you mean `rate`",
         ),
         (
-            &["--limits", "limits.toml", "junk.log"],
+            "--limits limits.toml junk.log",
             65,
             "none of 2 rows can be read; line 1: expected",
         ),
-        (&["--limits", "limits.toml", "empty.csv"], 65, "no rows"),
-        (&["--limits", "limits.toml", "heading.csv"], 65, "no rows"),
+        ("--limits limits.toml empty.csv", 65, "no rows"),
+        ("--limits limits.toml heading.csv", 65, "no rows"),
         (
-            &["--limits", "limits.toml", "--csv", "no_t.csv"],
+            "--limits limits.toml --csv no_t.csv",
             65,
             "line 1: expected a heading with a column t",
         ),
         (
-            &["--limits", "limits.toml", "cut.csv.gz"],
+            "--limits limits.toml cut.csv.gz",
             65,
             "cut.csv.gz: damaged or cut off after line",
         ),
     ];
     for (args, code, says) in rows {
-        let output = tollgate(dir.path(), args);
+        let output = tollgate(dir.path(), &args.split(' ').collect::<Vec<_>>());
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
-        assert!(stderr.contains(says), "{args:?}: no {says:?} in {stderr}");
-        assert!(output.stdout.is_empty(), "{args:?}");
+        assert_eq!(output.status.code(), Some(code), "{args}: {stderr}");
+        assert!(stderr.contains(says), "{args}: no {says:?} in {stderr}");
+        assert!(output.stdout.is_empty(), "{args}");
     }
     let misnamed = tollgate(dir.path(), &["--limits", "limits.toml", "access.log"]);
     let stderr = String::from_utf8_lossy(&misnamed.stderr);

@@ -369,91 +369,81 @@ fn a_report_is_json_whatever_a_client_is_called() {
     assert_eq!(report["results"][0]["worst"][0]["domain"], name);
 }
 
+/// Recordings of clients that the formats name in different places.
+fn recordings() -> tempfile::TempDir {
+    let date = "[20/Feb/2016:05:00:45 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"curl\"";
+    let addresses = [
+        "::ffff:203.0.113.1",
+        "203.0.113.1",
+        "2001:DB8::1",
+        "2001:db8:0::1",
+        "[2001:db8::2]:80",
+        "2001:db8::1",
+        "203.0.113.1",
+    ];
+    let vhost = steady_log(|_, n| format!("www.example.com:443 203.0.113.{n} - - {date}"));
+    let proxy = steady_log(|_, n| format!("10.0.0.5 - - {date} \"203.0.113.{n}, 10.0.0.9\""));
+    let v6 = steady_log(|_, n| format!("{} - - {date}", addresses[n]));
+    let caddy = steady_log(|at, n| {
+        format!(
+            "{{\"ts\":{at}.5,\"request\":{{\"remote_ip\":\"10.0.0.5\",\"client_ip\":\"203.0.113.{n}\"}}}}"
+        )
+    });
+    let limits = "version = 1\nrules = 2\n[rate.\"http.requests\"]\nrate = \"1/s\"\n";
+    files(&[
+        ("limits.toml", limits),
+        ("vhost.log", &vhost),
+        ("proxy.log", &proxy),
+        ("v6.log", &v6),
+        ("caddy.log", &caddy),
+    ])
+}
+
+const VHOST_PATTERN: &str = "%v:%p %h %l %u %t \"%r\" %>s %b";
+
 #[test]
 fn the_report_names_a_guessed_client() {
-    let date = "[20/Feb/2016:05:00:45 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"curl\"";
-    let limits = "version = 1\nrules = 2\n[rate.\"http.requests\"]\nrate = \"1/s\"\n";
-    let of = |line: &dyn Fn(u64, usize) -> String| steady_log(line);
-    let dir = files(&[
-        ("limits.toml", limits),
-        (
-            "vhost.log",
-            &of(&|_, n| format!("www.example.com:443 203.0.113.{n} - - {date}")),
-        ),
-        (
-            "proxy.log",
-            &of(&|_, n| format!("10.0.0.5 - - {date} \"203.0.113.{n}, 10.0.0.9\"")),
-        ),
-        (
-            "v6.log",
-            &of(&|_, n| {
-                format!(
-                    "{} - - {date}",
-                    [
-                        "::ffff:203.0.113.1",
-                        "203.0.113.1",
-                        "2001:DB8::1",
-                        "2001:db8:0::1",
-                        "[2001:db8::2]:80",
-                        "2001:db8::1",
-                        "203.0.113.1"
-                    ][n]
-                )
-            }),
-        ),
-        (
-            "caddy.log",
-            &of(&|at, n| {
-                format!(
-                    "{{\"ts\":{at}.5,\"request\":{{\"remote_ip\":\"10.0.0.5\",\"client_ip\":\"203.0.113.{n}\"}}}}"
-                )
-            }),
-        ),
-    ]);
+    let dir = recordings();
     let domains = |args: &[&str]| {
         let report = report(dir.path(), &[&["--limits", "limits.toml"], args].concat());
-        let read = report["inputs"]["read_as"][0].clone();
-        (
-            report["inputs"]["domains"].as_u64().unwrap_or_default(),
-            read["form"].clone(),
-            read["client"].clone(),
-        )
+        let read = &report["inputs"]["read_as"][0];
+        let number = report["inputs"]["domains"].as_u64().unwrap_or_default();
+        (number, read["form"].clone(), read["client"].clone())
     };
     let expected = |domains, form: &str, client: &str| (domains, form.into(), client.into());
-    assert_eq!(
-        domains(&["vhost.log"]),
-        expected(7, "vhost_combined", "remote_addr")
-    );
-    assert_eq!(
-        domains(&["proxy.log"]),
-        expected(7, "combined_forwarded", "http_x_forwarded_for")
-    );
-    assert_eq!(domains(&["proxy.log", "--client", "remote_addr"]).0, 1);
-    assert_eq!(domains(&["v6.log"]), expected(3, "combined", "remote_addr"));
-    assert_eq!(domains(&["v6.log", "--addresses", "v4=24,v6=64"]).0, 2);
-    assert_eq!(
-        domains(&["caddy.log"]),
-        expected(7, "jsonl", "request.client_ip")
-    );
-    assert_eq!(
-        domains(&["caddy.log", "--column", "domain=request.remote_ip"]).0,
-        1
-    );
-    let pattern = "%v:%p %h %l %u %t \"%r\" %>s %b";
-    assert_eq!(
-        domains(&["vhost.log", "--log-format", pattern, "--client", "%v"]),
-        expected(1, "pattern", "%v")
-    );
-    let args = [
-        "backtest",
-        "--limits",
-        "limits.toml",
-        "vhost.log",
-        "--client",
-        "%v",
-        "--log-format",
-    ];
-    let (_, text, _) = run(dir.path(), &[&args[..], &[pattern]].concat());
+    for (args, expected) in [
+        (
+            &["vhost.log"][..],
+            expected(7, "vhost_combined", "remote_addr"),
+        ),
+        (
+            &["proxy.log"],
+            expected(7, "combined_forwarded", "http_x_forwarded_for"),
+        ),
+        (&["v6.log"], expected(3, "combined", "remote_addr")),
+        (&["caddy.log"], expected(7, "jsonl", "request.client_ip")),
+        (
+            &["vhost.log", "--log-format", VHOST_PATTERN, "--client", "%v"],
+            expected(1, "pattern", "%v"),
+        ),
+    ] {
+        assert_eq!(domains(args), expected);
+    }
+    for (args, expected) in [
+        (["proxy.log", "--client", "remote_addr"], 1),
+        (["v6.log", "--addresses", "v4=24,v6=64"], 2),
+        (["caddy.log", "--column", "domain=request.remote_ip"], 1),
+    ] {
+        assert_eq!(domains(&args).0, expected, "{args:?}");
+    }
+}
+
+#[test]
+fn a_stated_client_that_no_row_has_is_reported() {
+    let dir = recordings();
+    let backtest = ["backtest", "--limits", "limits.toml"];
+    let one_client = ["vhost.log", "--client", "%v", "--log-format", VHOST_PATTERN];
+    let (_, text, _) = run(dir.path(), &[&backtest[..], &one_client].concat());
     assert!(text.contains("WARNING: all rows name one client"), "{text}");
     for (args, note) in [
         (
@@ -477,8 +467,7 @@ fn the_report_names_a_guessed_client() {
             "--log-format \"combind\": expected combined",
         ),
     ] {
-        let args = [&["backtest", "--limits", "limits.toml"], &args[..]].concat();
-        let (code, _, stderr) = run(dir.path(), &args);
+        let (code, _, stderr) = run(dir.path(), &[&backtest[..], &args].concat());
         assert_eq!(code, 65, "{stderr}");
         assert!(stderr.contains(note), "{stderr}");
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_agent::{Agent, AgentBuilder, Near, Refused, Settled};
 
-use crate::support::{DEADLINE, Served, directory, serve};
+use crate::support::{DEADLINE, Served, directory, serve, until};
 
 const LIMITS: &str = r#"
 [rate."llm.tokens"]
@@ -36,14 +36,6 @@ async fn ready(served: &Served, builder: AgentBuilder) -> Agent {
     let _ = agent.rate("llm.tokens");
     assert!(agent.ready(DEADLINE).await, "it hears the aggregator");
     agent
-}
-
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + DEADLINE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

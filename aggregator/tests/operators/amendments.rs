@@ -4,12 +4,12 @@
 mod audited;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use tollgate_agent::{Agent, Cause, Confirmation, Rate, Refused};
 
-use crate::support::{DEADLINE, Served, directory, run, serve};
+use crate::support::{DEADLINE, Served, directory, run, serve, until};
 
 pub const LIMITS: &str = r#"
 version = 1
@@ -71,17 +71,25 @@ impl World {
     }
 
     /// Runs an operator's command; returns its exit code and output.
-    fn operator(&self, args: &[&str]) -> (i32, String) {
+    fn operator(&self, command: &str) -> (i32, String) {
         let url = format!("http://{}", self.served.http);
         let more = ["--url", &url, "--by", "ann", "--reason", "a test"];
-        let (code, out, err) = run(self.dir.path(), &[args, &more].concat());
+        let args = command.split(' ').chain(more).collect::<Vec<_>>();
+        let (code, out, err) = run(self.dir.path(), &args);
         (code, out + &err)
     }
 
-    pub fn done(&self, args: &[&str]) {
-        let (code, text) = self.operator(args);
-        assert_eq!(code, 0, "{args:?}: {text}");
+    pub fn done(&self, command: &str) {
+        let (code, text) = self.operator(command);
+        assert_eq!(code, 0, "{command}: {text}");
         assert!(text.starts_with("version "), "{text}");
+    }
+
+    /// Checks that a command fails with this exit code, and says this.
+    fn refuses(&self, command: &str, code: i32, says: &str) {
+        let (found, text) = self.operator(command);
+        assert_eq!(found, code, "{command}: {text}");
+        assert!(text.contains(says), "{command}: {text}");
     }
 
     pub fn version(&self) -> u64 {
@@ -110,16 +118,42 @@ impl World {
     }
 }
 
-pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + DEADLINE;
-    while !holds() {
-        assert!(Instant::now() < end, "in time: {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
 fn is_denied(rate: &Rate, domain: &str) -> bool {
     rate.peek(domain).is_err()
+}
+
+/// In a world that denies acme.
+fn refused_acts_change_nothing(world: &World) {
+    let before = world.version();
+    world.refuses("denials lift api.nothing acme", 65, "not limited by rate");
+    world.refuses("denials lift sandbox acme", 65, "not limited by rate");
+    world.refuses("denials lift api.search initech", 1, "not denied");
+    world.refuses("reset api.search initech", 1, "no state of this pair");
+    world.refuses("reset api.search a*", 1, "no state of this pair");
+    world.refuses("unban api.search acme", 1, "not banned");
+    world.refuses(
+        "denials lift api.search acme --expect-version 999",
+        75,
+        &format!("{before} is in force"),
+    );
+    let (code, out) = world.operator("denials lift api.search acme --dry-run");
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains("would do: lift api.search acme"), "{out}");
+    assert_eq!(world.version(), before);
+    assert!(is_denied(&world.search, "acme"));
+}
+
+/// An audit's report has an act once, with who did it and why.
+fn assert_made_once_by_ann(report: &Value, act: &str) {
+    let listed = report["amendments"].as_array().expect("a list");
+    let mut of_act = listed.iter().filter(|listed| listed["amendment"] == act);
+    let (found, again) = (of_act.next(), of_act.next());
+    assert_eq!(again, None, "each act once: {listed:?}");
+    let found = found.unwrap_or_else(|| panic!("{act}: {listed:?}"));
+    assert_eq!(
+        (&found["who"], &found["why"]),
+        (&"ann".into(), &"a test".into())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -133,49 +167,9 @@ async fn an_audit_names_the_operator_of_a_lift_and_a_pardon() {
     assert!(0 < listed[0]["remaining_us"].as_u64().expect("it ends"));
     assert!(world.denials(&["--cause", "hard"]).is_empty());
 
-    // An act that cannot be done changes nothing.
+    refused_acts_change_nothing(&world);
     let before = world.version();
-    let lift = ["denials", "lift", "api.search", "acme"];
-    let refused = [
-        (
-            &["denials", "lift", "api.nothing", "acme"][..],
-            65,
-            "not limited by rate",
-        ),
-        (
-            &["denials", "lift", "sandbox", "acme"],
-            65,
-            "not limited by rate",
-        ),
-        (
-            &["denials", "lift", "api.search", "initech"],
-            1,
-            "not denied",
-        ),
-        (
-            &["reset", "api.search", "initech"],
-            1,
-            "no state of this pair",
-        ),
-        (&["reset", "api.search", "a*"], 1, "no state of this pair"),
-        (&["unban", "api.search", "acme"], 1, "not banned"),
-    ];
-    for (args, code, text) in refused {
-        let (found, out) = world.operator(args);
-        assert_eq!(found, code, "{args:?}: {out}");
-        assert!(out.contains(text), "{out}");
-    }
-    let stale = [&lift[..], &["--expect-version", "999"]].concat();
-    let (code, out) = world.operator(&stale);
-    assert_eq!(code, 75, "{out}");
-    assert!(out.contains(&format!("{before} is in force")), "{out}");
-    let (code, out) = world.operator(&[&lift[..], &["--dry-run"]].concat());
-    assert_eq!(code, 0, "{out}");
-    assert!(out.contains("would do: lift api.search acme"), "{out}");
-    assert_eq!(world.version(), before);
-    assert!(is_denied(&world.search, "acme"));
-
-    world.done(&lift);
+    world.done("denials lift api.search acme");
     assert!(before < world.version());
     until("acme is let in", || !is_denied(&world.search, "acme")).await;
     // Pardoned: further hits are excess, and cause no denial until the window has room again.
@@ -189,10 +183,10 @@ async fn an_audit_names_the_operator_of_a_lift_and_a_pardon() {
     .await;
     assert!(!is_denied(&world.search, "acme") && is_denied(&world.search, "globex"));
 
-    world.done(&["reset", "api.search", "globex"]);
+    world.done("reset api.search globex");
     until("globex is let in", || !is_denied(&world.search, "globex")).await;
     world.fill("globex", 5).await;
-    world.done(&["refund", "api.search", "globex", "2"]);
+    world.done("refund api.search globex 2");
     until("globex has room for two", || {
         !is_denied(&world.search, "globex")
     })
@@ -202,21 +196,12 @@ async fn an_audit_names_the_operator_of_a_lift_and_a_pardon() {
     let report = world.audit();
     assert_eq!(report["equal"], true, "{report}");
     assert!(0 < report["model"]["statements"].as_u64().expect("a count"));
-    let listed = report["amendments"].as_array().expect("a list");
-    let acts = [
+    for act in [
         "lift api.search acme",
         "reset api.search globex",
         "refund api.search globex 2",
-    ];
-    for act in acts {
-        let mut of_act = listed.iter().filter(|listed| listed["amendment"] == act);
-        let (found, again) = (of_act.next(), of_act.next());
-        assert_eq!(again, None, "each act once: {listed:?}");
-        let found = found.unwrap_or_else(|| panic!("{act}: {listed:?}"));
-        assert_eq!(
-            (&found["who"], &found["why"]),
-            (&"ann".into(), &"a test".into())
-        );
+    ] {
+        assert_made_once_by_ann(&report, act);
     }
     world.agent.shutdown(DEADLINE).await;
 }
@@ -229,8 +214,8 @@ async fn bans_survive_a_restart_and_a_kill_switch_suspends_them() {
         world.served.metric("tollgate_hits_granted_total") == 1.0
     })
     .await;
-    world.done(&["ban", "api.search", "mallory", "--for", "1h"]);
-    world.done(&["ban", "--everywhere", "trudy"]);
+    world.done("ban api.search mallory --for 1h");
+    world.done("ban --everywhere trudy");
     until("both are denied", || {
         is_denied(&world.search, "mallory")
             && is_denied(&world.search, "trudy")
@@ -238,6 +223,26 @@ async fn bans_survive_a_restart_and_a_kill_switch_suspends_them() {
     })
     .await;
     assert!(!is_denied(&world.export, "mallory"));
+    bans_are_listed_and_explained(&world).await;
+    a_killed_namespace_denies_nobody(&world).await;
+
+    world.served.signal("TERM");
+    world.served.await_end();
+    world.served = serve(world.dir.path(), &[]);
+    world.served.await_ready();
+    world.served.await_json("/v1/denials?domain=trudy", |view| {
+        let denials = view["denials"].as_array().expect("a list");
+        denials.iter().any(|denial| denial["cause"] == "banned")
+    });
+    world.done("unban --everywhere trudy");
+    world.served.await_json("/v1/denials?domain=trudy", |view| {
+        view["denials"].as_array().is_some_and(Vec::is_empty)
+    });
+    assert_eq!(world.audit()["equal"], true);
+}
+
+/// In a world with a ban of mallory on `api.search`, and one of trudy everywhere.
+async fn bans_are_listed_and_explained(world: &World) {
     let banned = world.denials(&["--cause", "banned"]);
     // `--everywhere` includes `sandbox`, although trudy never had copies of it.
     assert_eq!(banned.len(), 4, "{banned:?}");
@@ -251,24 +256,29 @@ async fn bans_survive_a_restart_and_a_kill_switch_suspends_them() {
     }
     assert_eq!(world.served.metric("tollgate_amendments_total"), 2.0);
     let of_mallory = banned.iter().find(|denial| denial["domain"] == "mallory");
-    let code = of_mallory.expect("it is listed")["code"]
-        .as_str()
-        .expect("a code");
-    let args = ["explain", code, "--journal", "tollgate-data"];
+    let code = of_mallory.expect("it is listed")["code"].as_str();
+    let args = [
+        "explain",
+        code.expect("a code"),
+        "--journal",
+        "tollgate-data",
+    ];
     let (exit, stdout, error) = run(world.dir.path(), &args);
     assert_eq!(exit, 0, "{stdout}{error}");
-    assert!(
-        stdout.contains("an operator had banned it (ban api.search mallory until"),
-        "{stdout}"
-    );
-    assert!(
-        stdout.contains("by ann at") && stdout.contains("a test"),
-        "{stdout}"
-    );
+    for says in [
+        "an operator had banned it (ban api.search mallory until",
+        "by ann at",
+        "a test",
+    ] {
+        assert!(stdout.contains(says), "{says}: {stdout}");
+    }
+}
+
+/// In the same world: a switch lets everybody in, turned back it starts no denial, and bans apply again.
+async fn a_killed_namespace_denies_nobody(world: &World) {
     world.fill("acme", 5).await;
     assert_eq!(world.audit()["equal"], true);
-
-    world.done(&["namespaces", "kill", "api"]);
+    world.done("namespaces kill api");
     let of_api = |denial: &Value| denial["resource"] != "sandbox";
     until("nobody is denied", || {
         !world.denials(&[]).iter().any(of_api)
@@ -280,16 +290,16 @@ async fn bans_survive_a_restart_and_a_kill_switch_suspends_them() {
             .all(|domain| !is_denied(&world.search, domain))
     })
     .await;
-    let granted = world.served.metric("tollgate_hits_excess_total");
+    let excess = world.served.metric("tollgate_hits_excess_total");
     let _ = world.search.hit("acme").expect("the switch is turned");
     until("it is counted", || {
-        world.served.metric("tollgate_hits_excess_total") == granted + 1.0
+        world.served.metric("tollgate_hits_excess_total") == excess + 1.0
     })
     .await;
-    let (code, text) = world.operator(&["namespaces", "kill", "api.search"]);
+    let (code, text) = world.operator("namespaces kill api.search");
     assert_ne!(code, 0, "{text}");
     assert!(text.contains("contains a dot, expected the part"), "{text}");
-    world.done(&["namespaces", "restore", "api"]);
+    world.done("namespaces restore api");
     let started = world.search.hit("trudy");
     assert!(started.is_ok(), "a version starts no denial");
     until("trudy is denied again", || {
@@ -298,38 +308,21 @@ async fn bans_survive_a_restart_and_a_kill_switch_suspends_them() {
     .await;
     let report = world.audit();
     assert_eq!(report["equal"], true);
-    let remarks = report["remarks"].as_array().expect("a list");
-    let unchecked = remarks
-        .iter()
-        .any(|remark| remark["kind"] == "model_unenforced");
+    let mut remarks = report["remarks"].as_array().expect("a list").iter();
+    let unchecked = remarks.any(|remark| remark["kind"] == "model_unenforced");
     assert!(unchecked, "the model does not know the switch: {report:#}");
-
-    world.served.signal("TERM");
-    world.served.await_end();
-    world.served = serve(world.dir.path(), &[]);
-    world.served.await_ready();
-    world.served.await_json("/v1/denials?domain=trudy", |view| {
-        let denials = view["denials"].as_array().expect("a list");
-        denials.iter().any(|denial| denial["cause"] == "banned")
-    });
-    world.done(&["unban", "--everywhere", "trudy"]);
-    world.served.await_json("/v1/denials?domain=trudy", |view| {
-        view["denials"].as_array().is_some_and(Vec::is_empty)
-    });
-    assert_eq!(world.audit()["equal"], true);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ban_everywhere_that_would_miss_a_resource_is_refused() {
     const LOGIN: &str = "[rate.\"web.login\"]\nrate = \"5/s\"\naddresses = { v4 = 32, v6 = 64 }\n";
     let world = World::of(&format!("{LIMITS}{LOGIN}"), "").await;
-    let (code, text) = world.operator(&["ban", "--everywhere", "2001:db8:1:2::5"]);
-    assert_eq!(code, 65, "{text}");
-    assert!(
-        text.contains("\"web.login\" limits it as \"2001:db8:1:2::/64\""),
-        "{text}"
+    world.refuses(
+        "ban --everywhere 2001:db8:1:2::5",
+        65,
+        "\"web.login\" limits it as \"2001:db8:1:2::/64\"",
     );
-    world.done(&["ban", "--everywhere", "2001:db8:1:2::/64"]);
+    world.done("ban --everywhere 2001:db8:1:2::/64");
     let login = world.agent.rate("web.login");
     until("its network is denied", || {
         // A ban on a network is found in the partition of a call from it.
@@ -351,12 +344,12 @@ async fn a_hold_ended_by_an_operator_stays_ended() {
             .is_some_and(|holds| holds.len() == 2)
     });
     let newest = holds["holds"][1]["number"].as_u64().expect("a number");
-    let (code, out) = world.operator(&["holds", "release", "--resource", "sandbox", "web#999"]);
+    let release = "holds release --resource sandbox";
+    let (code, out) = world.operator(&format!("{release} web#999"));
     assert_eq!(code, 1, "{out}");
-    let (code, out) = world.operator(&["holds", "release", "--resource", "sandbox"]);
+    let (code, out) = world.operator(release);
     assert_eq!(code, 64, "{out}");
-    let hold = format!("web#{newest}");
-    world.done(&["holds", "release", "--resource", "sandbox", &hold]);
+    world.done(&format!("{release} web#{newest}"));
     let one = |view: &Value| {
         view["holds"]
             .as_array()
@@ -376,14 +369,7 @@ async fn a_hold_ended_by_an_operator_stays_ended() {
             .metric("tollgate_holds_ended_by_operator_total"),
         1.0
     );
-    world.done(&[
-        "holds",
-        "release",
-        "--resource",
-        "sandbox",
-        "--domain",
-        "acme",
-    ]);
+    world.done(&format!("{release} --domain acme"));
     world.served.await_json("/v1/holds", |view| {
         view["holds"].as_array().is_some_and(Vec::is_empty)
     });
@@ -397,12 +383,10 @@ async fn a_banned_domain_gets_no_copies_and_keeps_what_it_holds() {
     let one = sandbox.reserve("acme", 1).expect("room");
     assert_eq!(one.confirmed().await, Confirmation::Confirmed);
     let url = format!("http://{}", world.served.http);
-    let (code, out) = world.operator(&["unban", "sandbox", "acme"]);
-    assert!(code == 1 && out.contains("it is not banned"), "{out}");
-    let (code, out) = world.operator(&["ban", "sandbocks", "acme"]);
-    assert!(code == 65 && out.contains("rate or copies"), "{out}");
+    world.refuses("unban sandbox acme", 1, "it is not banned");
+    world.refuses("ban sandbocks acme", 65, "rate or copies");
 
-    world.done(&["ban", "sandbox", "acme", "--for", "1h"]);
+    world.done("ban sandbox acme --for 1h");
     until("it is denied", || sandbox.peek("acme").is_err()).await;
     assert!(sandbox.peek("globex").is_ok());
     let Err(Refused::Denied(denied)) = sandbox.reserve("acme", 1) else {
@@ -428,7 +412,7 @@ async fn a_banned_domain_gets_no_copies_and_keeps_what_it_holds() {
     );
     assert_eq!(world.audit()["equal"], true);
 
-    world.done(&["unban", "sandbox", "acme"]);
+    world.done("unban sandbox acme");
     until("it is let in", || sandbox.peek("acme").is_ok()).await;
     assert!(sandbox.reserve("acme", 2).is_ok());
     assert_eq!(world.audit()["equal"], true);

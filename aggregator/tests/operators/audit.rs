@@ -267,33 +267,39 @@ async fn an_audit_of_a_killed_journal_and_its_export_are_equal() {
     assert!(part["records"].as_u64() < exported["records"].as_u64());
 }
 
+/// Audits a copy of the export in which the records of one stream of a partition are altered: exit code and report.
+fn audit_altered(
+    dir: &Path,
+    name: &str,
+    (stream, partition): (Stream, u32),
+    alter: impl FnOnce(&mut Vec<Delivered>),
+) -> (i32, Value) {
+    altered(dir, name, |all| alter(of(all, stream, partition)));
+    audit(dir, &["--export", name])
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_audit_reports_every_altered_record_with_its_position() {
     let dir = written().await;
     let source = ExportSource::open(&dir.path().join("all")).unwrap();
     let (partition, at) = neighbours(&read_all(&source));
-    let of_denials = |all: &mut All, change: &mut dyn FnMut(&mut Vec<Delivered>)| {
-        change(of(all, Stream::Denials, partition));
-    };
+    let denials = (Stream::Denials, partition);
 
     // An end that is one microsecond later.
     let mut right = None;
-    altered(dir.path(), "end", |all| {
-        of_denials(all, &mut |records| {
-            let mut changed = announced(&records[at]).unwrap();
-            right = Some(changed.clone());
-            let StatementKind::Denied(denial) = &mut changed.statement.kind else {
-                panic!("{changed:?}");
-            };
-            denial.end = Timestamp::from_micros(denial.end.as_micros() + 1);
-            records[at].bytes = encoded(&changed);
-        });
+    let (exit, report) = audit_altered(dir.path(), "end", denials, |records| {
+        let mut changed = announced(&records[at]).unwrap();
+        right = Some(changed.clone());
+        let StatementKind::Denied(denial) = &mut changed.statement.kind else {
+            panic!("{changed:?}");
+        };
+        denial.end = Timestamp::from_micros(denial.end.as_micros() + 1);
+        records[at].bytes = encoded(&changed);
     });
-    let right = right.unwrap();
-    let (exit, report) = audit(dir.path(), &["--export", "end"]);
+    let right = code(&right.unwrap());
     assert_eq!((exit, kinds(&report)), (1, vec!["changed"]), "{report:#}");
     let difference = &report["differences"][0];
-    assert_eq!(difference["code"], code(&right).as_str());
+    assert_eq!(difference["code"], *right);
     let end = |of: &str| difference[of]["end_us"].as_u64().unwrap();
     assert_eq!(end("found"), end("expected") + 1);
     assert!(difference["text"].as_str().unwrap().ends_with(": end"));
@@ -301,98 +307,81 @@ async fn an_audit_reports_every_altered_record_with_its_position() {
     assert!(text.contains("NOT equal: 1 difference"), "{text}");
 
     // One statement is missing; its offset is kept, so that the hole is seen as well.
-    altered(dir.path(), "less", |all| {
-        of_denials(all, &mut |records| drop(records.remove(at)));
+    let (exit, report) = audit_altered(dir.path(), "less", denials, |records| {
+        records.remove(at);
     });
-    let (exit, report) = audit(dir.path(), &["--export", "less"]);
-    assert_eq!(
-        (exit, kinds(&report)),
-        (1, vec!["missing", "gap"]),
-        "{report:#}"
-    );
-    assert_eq!(report["differences"][0]["code"], code(&right).as_str());
+    let found = (exit, kinds(&report));
+    assert_eq!(found, (1, vec!["missing", "gap"]), "{report:#}");
+    assert_eq!(report["differences"][0]["code"], *right);
 
     // Two statements are swapped.
-    altered(dir.path(), "swapped", |all| {
-        of_denials(all, &mut |records| {
-            let bytes = records[at].bytes.clone();
-            records[at].bytes = records[at + 1].bytes.clone();
-            records[at + 1].bytes = bytes;
-        });
+    let (exit, report) = audit_altered(dir.path(), "swapped", denials, |records| {
+        let bytes = records[at].bytes.clone();
+        records[at].bytes = records[at + 1].bytes.clone();
+        records[at + 1].bytes = bytes;
     });
-    let (exit, report) = audit(dir.path(), &["--export", "swapped"]);
     assert_eq!(exit, 1, "{report:#}");
     let found = kinds(&report);
     assert!(found == ["order"] || found.contains(&"early"), "{report:#}");
 
     // A statement without a cause.
-    altered(dir.path(), "more", |all| {
-        of_denials(all, &mut |records| {
-            let mut invented = announced(&records[at]).unwrap();
-            invented.statement.position.entry += 1_000;
-            let mut record = records.last().unwrap().clone();
-            record.offset += 1;
-            record.bytes = encoded(&invented);
-            records.push(record);
-        });
+    let (exit, report) = audit_altered(dir.path(), "more", denials, |records| {
+        let mut invented = announced(&records[at]).unwrap();
+        invented.statement.position.entry += 1_000;
+        let mut record = records.last().unwrap().clone();
+        record.offset += 1;
+        record.bytes = encoded(&invented);
+        records.push(record);
     });
-    let (exit, report) = audit(dir.path(), &["--export", "more"]);
-    assert_eq!(
-        (exit, kinds(&report)),
-        (1, vec!["unexpected"]),
-        "{report:#}"
+    let found = (exit, kinds(&report));
+    assert_eq!(found, (1, vec!["unexpected"]), "{report:#}");
+}
+
+/// A batch of hits in which one was made a millisecond earlier.
+fn with_an_earlier_hit(batch: &[u8], entry: usize) -> bytes::Bytes {
+    let Ok(Record::Hits(batch)) = Record::decode(batch) else {
+        panic!("a batch caused it");
+    };
+    let mut hits: Vec<_> = batch.hits().to_vec();
+    hits[entry].at = Timestamp::from_micros(hits[entry].at.as_micros() - 1_000);
+    let mut writer = wire::Writer::new();
+    write_hits(
+        &mut writer,
+        &batch.sender,
+        batch.resources(),
+        hits.into_iter(),
+        batch.refused().collect::<Vec<_>>().into_iter(),
     );
+    bytes::Bytes::copy_from_slice(writer.as_slice())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_altered_hit_or_tick_is_found_and_a_doubled_batch_is_a_remark() {
     let dir = written().await;
     let source = ExportSource::open(&dir.path().join("all")).unwrap();
-    let all = read_all(&source);
+    let mut all = read_all(&source);
     let (partition, at) = neighbours(&all);
-    let caused = {
-        let mut all = all;
-        let first = announced(&of(&mut all, Stream::Denials, partition)[at]);
-        first.unwrap().statement.position
-    };
+    let first = announced(&of(&mut all, Stream::Denials, partition)[at]);
+    let caused = first.unwrap().statement.position;
     let position = |records: &[Delivered]| {
         let mut records = records.iter();
         records.position(|r| r.offset == caused.offset).unwrap()
     };
+    let hits = (Stream::Hits, partition);
 
-    // The domain of a hit is replaced by another one.
-    altered(dir.path(), "hit", |all| {
-        let records = of(all, Stream::Hits, partition);
+    let (exit, report) = audit_altered(dir.path(), "hit", hits, |records| {
         let at = position(records);
-        let bytes = records[at].bytes.clone();
-        let Ok(Record::Hits(batch)) = Record::decode(&bytes) else {
-            panic!("a batch caused it");
-        };
-        let mut hits: Vec<_> = batch.hits().to_vec();
-        hits[caused.entry as usize].at =
-            Timestamp::from_micros(hits[caused.entry as usize].at.as_micros() - 1_000);
-        let mut writer = wire::Writer::new();
-        write_hits(
-            &mut writer,
-            &batch.sender,
-            batch.resources(),
-            hits.into_iter(),
-            batch.refused().collect::<Vec<_>>().into_iter(),
-        );
-        records[at].bytes = bytes::Bytes::copy_from_slice(writer.as_slice());
+        records[at].bytes = with_an_earlier_hit(&records[at].bytes, caused.entry as usize);
     });
-    let (exit, report) = audit(dir.path(), &["--export", "hit"]);
     assert_eq!(exit, 1, "{report:#}");
     let first = &report["differences"][0];
     assert_eq!(first["offset"], caused.offset, "{report:#}");
     assert_eq!(first["partition"], partition, "{report:#}");
 
     // A record is missing; its offset is kept.
-    altered(dir.path(), "less", |all| {
-        let records = of(all, Stream::Hits, partition);
+    let (exit, report) = audit_altered(dir.path(), "less", hits, |records| {
         records.remove(position(records));
     });
-    let (exit, report) = audit(dir.path(), &["--export", "less"]);
     assert_eq!(exit, 1, "{report:#}");
     let gap = &report["differences"][0];
     assert_eq!(
@@ -402,43 +391,32 @@ async fn an_altered_hit_or_tick_is_found_and_a_doubled_batch_is_a_remark() {
 
     // A tick with a content that no aggregator wrote.
     let mut tick = 0;
-    altered(dir.path(), "tick", |all| {
-        let records = of(all, Stream::Hits, partition);
-        let is_tick = |r: &Delivered| r.bytes.get(1) == Some(&kind::TICK);
-        let at = records.iter().position(is_tick).unwrap();
-        tick = records[at].offset;
-        let mut bytes = records[at].bytes.to_vec();
-        let last = bytes.len() - 1;
-        bytes[last] ^= 1;
-        records[at].bytes = bytes.into();
+    let (exit, report) = audit_altered(dir.path(), "tick", hits, |records| {
+        let is_tick = |r: &&mut Delivered| r.bytes.get(1) == Some(&kind::TICK);
+        let record = records.iter_mut().find(is_tick).unwrap();
+        tick = record.offset;
+        let mut bytes = record.bytes.to_vec();
+        *bytes.last_mut().unwrap() ^= 1;
+        record.bytes = bytes.into();
     });
-    let (exit, report) = audit(dir.path(), &["--export", "tick"]);
     let forged = &report["differences"][0];
     assert_eq!((exit, &forged["kind"]), (1, &"forged".into()), "{report:#}");
     assert_eq!(forged["offset"], tick);
 
     // A batch that occurs twice: once more at its offset, and once more at the end.
-    for name in ["beside", "behind"] {
-        altered(dir.path(), name, |all| {
-            let records = of(all, Stream::Hits, partition);
-            let at = position(records);
-            let mut again = records[at].clone();
-            if name == "beside" {
-                records.insert(at + 1, again);
-            } else {
-                let last = records.last().unwrap();
-                (again.offset, again.appended) = (last.offset + 1, last.appended);
-                records.push(again);
-            }
-        });
-        let (exit, report) = audit(dir.path(), &["--export", name]);
+    let beside = audit_altered(dir.path(), "beside", hits, |records| {
+        let at = position(records);
+        records.insert(at + 1, records[at].clone());
+    });
+    let behind = audit_altered(dir.path(), "behind", hits, |records| {
+        let mut again = records[position(records)].clone();
+        let last = records.last().unwrap();
+        (again.offset, again.appended) = (last.offset + 1, last.appended);
+        records.push(again);
+    });
+    for ((exit, report), expected) in [(beside, "redelivered"), (behind, "duplicates")] {
         assert_eq!((exit, &report["equal"]), (0, &true.into()), "{report:#}");
         let remarks = report["remarks"].to_string();
-        let expected = if name == "beside" {
-            "redelivered"
-        } else {
-            "duplicates"
-        };
         assert!(remarks.contains(expected), "{remarks}");
     }
 }

@@ -1,9 +1,11 @@
 //! Candidates through a real aggregator on its journal: ruled and counted, shown only on request, and put in
 //! force by one command.
 
+use std::path::Path;
+
 use serde_json::Value;
 
-use crate::support::{Dealer, Served, directory, run, serve};
+use crate::support::{Dealer, Served, directory, run, run_line, serve};
 
 const LIMITS: &str = r#"
 version = 1
@@ -53,6 +55,49 @@ async fn traffic(served: &Served) {
     served.await_json("/v1/candidates", |view| let_through(view) == 15);
 }
 
+/// The report of an audit of the journal, which finds nothing wrong.
+fn audit(dir: &Path, more: &str) -> Value {
+    let line = format!("audit --journal tollgate-data --format json {more}");
+    let (code, out, err) = run_line(dir, &line);
+    assert_eq!(code, 0, "{out}{err}");
+    serde_json::from_str(&out).expect("an object")
+}
+
+/// `limits compare` shows what `/v1/candidates` counted.
+fn the_command_shows_what_is_counted(dir: &Path, served: &Served, view: &Value) {
+    let compare = |more: &str| {
+        let line = format!("limits compare --url http://{} {more}", served.http);
+        run_line(dir, &line)
+    };
+    let (code, text, err) = compare("");
+    assert_eq!((code, &*err), (0, ""), "{text}");
+    let row = text.lines().find(|line| line.starts_with("api.search"));
+    let cells: Vec<&str> = row.expect("a row").split_whitespace().collect();
+    let since = cells
+        .last()
+        .and_then(|since| since.parse::<jiff::Timestamp>().ok());
+    let counted = view["counting_from_us"].as_i64().expect("counted");
+    assert!(
+        since.is_some_and(|since| counted / 1_000 <= since.as_millisecond()),
+        "{text}"
+    );
+    assert_eq!(
+        cells[..8],
+        ["api.search", "10", "0", "0", "4", "4", "0", "2"],
+        "{text}"
+    );
+    assert!(text.contains("api.search: the newest denials"), "{text}");
+    let (code, json, _) = compare("--resource api.loose --format json");
+    let report: Value = serde_json::from_str(&json).expect("one object");
+    assert_eq!((code, &report["no_longer_refused"]), (0, &2.into()));
+    let (_, json, _) = compare("--resource api.search --format json");
+    let report: Value = serde_json::from_str(&json).expect("one object");
+    let domains: Vec<&Value> = (0..2).map(|at| &report["newest"][at]["domain"]).collect();
+    assert_eq!(domains, ["globex", "acme"], "{report:#}");
+    let (code, out, err) = compare("--resource api.plain");
+    assert_eq!((code, &*out), (65, ""), "{err}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_is_counted_and_never_announced() {
     let dir = directory(LIMITS);
@@ -84,40 +129,7 @@ async fn a_candidate_is_counted_and_never_announced() {
     assert_eq!(labelled("tollgate_candidate_hits_newly_refused_total"), 4.0);
     assert_eq!(labelled("tollgate_candidate_denials_total"), 2.0);
 
-    let url = format!("http://{}", served.http);
-    let compare = |more: &[&str]| {
-        run(
-            dir.path(),
-            &[&["limits", "compare", "--url", &url], more].concat(),
-        )
-    };
-    let (code, text, err) = compare(&[]);
-    assert_eq!((code, &*err), (0, ""), "{text}");
-    let row = text.lines().find(|line| line.starts_with("api.search"));
-    let cells: Vec<&str> = row.expect("a row").split_whitespace().collect();
-    let since = cells
-        .last()
-        .and_then(|since| since.parse::<jiff::Timestamp>().ok());
-    let counted = view["counting_from_us"].as_i64().expect("counted");
-    assert!(
-        since.is_some_and(|since| counted / 1_000 <= since.as_millisecond()),
-        "{text}"
-    );
-    assert_eq!(
-        cells[..8],
-        ["api.search", "10", "0", "0", "4", "4", "0", "2"],
-        "{text}"
-    );
-    assert!(text.contains("api.search: the newest denials"), "{text}");
-    let (code, json, _) = compare(&["--resource", "api.loose", "--format", "json"]);
-    let report: Value = serde_json::from_str(&json).expect("one object");
-    assert_eq!((code, &report["no_longer_refused"]), (0, &2.into()));
-    let (_, json, _) = compare(&["--resource", "api.search", "--format", "json"]);
-    let report: Value = serde_json::from_str(&json).expect("one object");
-    let domains: Vec<&Value> = (0..2).map(|at| &report["newest"][at]["domain"]).collect();
-    assert_eq!(domains, ["globex", "acme"], "{report:#}");
-    let (code, out, err) = compare(&["--resource", "api.plain"]);
-    assert_eq!((code, &*out), (65, ""), "{err}");
+    the_command_shows_what_is_counted(dir.path(), &served, &view);
 
     // The log has nothing of it, and an audit with the model for everything reports equality, also after a restart
     // from a snapshot.
@@ -131,18 +143,7 @@ async fn a_candidate_is_counted_and_never_announced() {
         2 <= of(view, "api.search", "newly_refused")
     });
     drop(served);
-    let args = [
-        "audit",
-        "--journal",
-        "tollgate-data",
-        "--model",
-        "all",
-        "--format",
-        "json",
-    ];
-    let (code, out, err) = run(dir.path(), &args);
-    assert_eq!(code, 0, "{out}{err}");
-    let report: Value = serde_json::from_str(&out).expect("an object");
+    let report = audit(dir.path(), "--model all");
     assert_eq!(report["denials"], 1, "{report:#}");
 }
 
@@ -230,10 +231,7 @@ async fn calls_before_the_first_limits_report_no_wrong_clock() {
     agent.hit("api.search", "acme", 5, PARTITIONS).await;
     served.signal("TERM");
     served.await_end();
-    let args = ["audit", "--journal", "tollgate-data", "--format", "json"];
-    let (code, out, err) = run(dir.path(), &args);
-    assert_eq!(code, 0, "{out}{err}");
-    let report: Value = serde_json::from_str(&out).expect("an object");
+    let report = audit(dir.path(), "");
     let remarks = report["remarks"].as_array().expect("a list").iter();
     let kinds: Vec<&Value> = remarks.map(|remark| &remark["kind"]).collect();
     assert!(!kinds.iter().any(|kind| **kind == "clocks"), "{report:#}");

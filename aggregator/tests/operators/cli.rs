@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::support::{self, LIMITS, directory, run, run_with, serve, serve_of, tollgate};
+use crate::support::{self, LIMITS, directory, run, run_line, run_with, serve, serve_of, tollgate};
 
 fn root(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -14,8 +14,18 @@ fn root(path: &str) -> String {
         .to_string()
 }
 
-/// One row: the arguments, the exit code, and a text that stderr or stdout must contain.
-type Row<'a> = (&'a [&'a str], i32, &'a str);
+/// One row: the command, its exit code, and a text that stderr or stdout must contain.
+type Row<'a> = (&'a str, i32, &'a str);
+
+fn check_rows(dir: &Path, rows: &[Row<'_>]) {
+    for (command, code, says) in rows {
+        let (found, stdout, stderr) = run_line(dir, command);
+        let output = format!("{stdout}{stderr}");
+        assert_eq!(found, *code, "{command}: {output}");
+        assert!(output.contains(says), "{command}: no {says:?} in {output}");
+        assert!(!output.contains("panicked"), "{command}: {output}");
+    }
+}
 
 #[test]
 fn every_failure_has_its_exit_code_and_a_reason() {
@@ -29,109 +39,82 @@ fn every_failure_has_its_exit_code_and_a_reason() {
     };
     write("copies.jsonl", &copies("hold", r#""domain":5,"gloabl":5"#));
     write("mixed.jsonl", &copies("reserve", r#""domain":5"#));
-    write("tollgate.toml", "[listen]\nhtpp = \"x\"\n");
-    write("afile", "");
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let taken = taken.local_addr().unwrap().to_string();
-    let any = [
-        "--http",
-        "127.0.0.1:0",
-        "--agents",
-        "127.0.0.1:0",
-        "--feed",
-        "127.0.0.1:0",
-    ];
-    let serve = |more: &[&'static str]| [&["serve"][..], &any[..], more].concat();
-    let wrong_key = serve(&["--config", "tollgate.toml"]);
-    let no_config = serve(&["--config", "none.toml"]);
-    let wide = ["serve", "--http", "0.0.0.0:0"];
-    let port = [
-        "serve",
-        "--agents",
-        "127.0.0.1:0",
-        "--feed",
-        "127.0.0.1:0",
-        "--http",
-        &taken,
-    ];
-    let under_a_file = serve(&["--journal", "afile/journal"]);
-    let not_a_journal = serve(&["--journal", "."]);
-    let bad_limits = serve(&["--limits", "bad.toml"]);
-    let no_limits = serve(&["--limits", "none.toml"]);
-    let rows: &[Row<'_>] = &[
-        (&["check", "limits.toml"], 0, "[rate.\"api.search\"]"),
-        (&["check", "bad.toml"], 65, "did you mean `rate`"),
-        (&["check", "none.toml"], 66, "none.toml: No such file"),
-        (&["check"], 64, "expected a limits document"),
-        (&["check", "--formt", "json", "limits.toml"], 64, "--format"),
+    let rows = [
+        ("check limits.toml", 0, "[rate.\"api.search\"]"),
+        ("check bad.toml", 65, "did you mean `rate`"),
+        ("check none.toml", 66, "none.toml: No such file"),
+        ("check", 64, "expected a limits document"),
+        ("check --formt json limits.toml", 64, "--format"),
         (
-            &["simulate", "--cases", "cases.jsonl"],
+            "simulate --cases cases.jsonl",
             65,
             "cases.jsonl: line 1: not a case",
         ),
         (
-            &["simulate", "--cases", "copies.jsonl"],
+            "simulate --cases copies.jsonl",
             65,
             "copies.jsonl: line 1: not a case: limits: unknown field `gloabl`, expected one of `domain`",
         ),
         (
-            &["simulate", "--cases", "mixed.jsonl"],
+            "simulate --cases mixed.jsonl",
             65,
             "mixed.jsonl: line 1: ops[0]: op \"hold\" in a case of mode \"reserve\": expected \"reserve\"",
         ),
-        (&["simulate", "--cases", "none.jsonl"], 66, "none.jsonl"),
-        (&["simulate"], 64, "--cases"),
+        ("simulate --cases none.jsonl", 66, "none.jsonl"),
+        ("simulate", 64, "--cases"),
         (
-            &[
-                "simulate",
-                "--limits",
-                "limits.toml",
-                "--resource",
-                "nobody",
-                "--at",
-                "0s",
-            ],
+            "simulate --limits limits.toml --resource nobody --at 0s",
             65,
             "expected one of: api.search, api.wide",
         ),
         (
-            &[
-                "simulate",
-                "--limits",
-                "limits.toml",
-                "--resource",
-                "api.search",
-                "--at",
-                "soon",
-            ],
+            "simulate --limits limits.toml --resource api.search --at soon",
             64,
             "expected a time",
         ),
-        (&["check", "limits.toml", "-o", "none/out"], 73, "none/out"),
-        (&["swerve"], 64, "serve"),
-        (&["--version"], 0, "rules: 2"),
-        (&["completions", "bash"], 0, "_tollgate"),
-        (&wrong_key, 78, "did you mean `listen.http`"),
-        (&no_config, 66, "none.toml"),
-        (&wide, 64, "expected a loopback address; or listen.tls.cert"),
-        (&port, 78, &taken),
+        ("check limits.toml -o none/out", 73, "none/out"),
+        ("swerve", 64, "serve"),
+        ("--version", 0, "rules: 2"),
+        ("completions bash", 0, "_tollgate"),
+    ];
+    check_rows(dir.path(), &rows);
+}
+
+#[test]
+fn an_aggregator_that_cannot_start_has_an_exit_code_and_a_reason() {
+    let dir = directory(LIMITS);
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write("bad.toml", "version = 1\n[rate.r]\nrats = \"1/s\"\n");
+    write("tollgate.toml", "[listen]\nhtpp = \"x\"\n");
+    write("afile", "");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let free = "serve --agents 127.0.0.1:0 --feed 127.0.0.1:0";
+    let serve = |more: &str| format!("{free} --http 127.0.0.1:0 {more}");
+    let rows: [Row<'_>; 9] = [
         (
-            &["serve", "--kafka", "localhost"],
+            &serve("--config tollgate.toml"),
+            78,
+            "did you mean `listen.http`",
+        ),
+        (&serve("--config none.toml"), 66, "none.toml"),
+        (
+            "serve --http 0.0.0.0:0",
+            64,
+            "expected a loopback address; or listen.tls.cert",
+        ),
+        (&format!("{free} --http {taken}"), 78, &taken),
+        (
+            "serve --kafka localhost",
             64,
             "--kafka: kafka.bootstrap = \"localhost\": expected a list of brokers with their ports",
         ),
-        (&under_a_file, 73, "afile/journal"),
-        (&not_a_journal, 78, "journal directory"),
-        (&bad_limits, 65, "did you mean `rate`"),
-        (&no_limits, 66, "none.toml"),
+        (&serve("--journal afile/journal"), 73, "afile/journal"),
+        (&serve("--journal ."), 78, "journal directory"),
+        (&serve("--limits bad.toml"), 65, "did you mean `rate`"),
+        (&serve("--limits none.toml"), 66, "none.toml"),
     ];
-    for (args, code, says) in rows {
-        let (found, stdout, stderr) = run(dir.path(), args);
-        let output = format!("{stdout}{stderr}");
-        assert_eq!(found, *code, "{args:?}: {output}");
-        assert!(output.contains(says), "{args:?}: no {says:?} in {output}");
-        assert!(!output.contains("panicked"), "{args:?}: {output}");
-    }
+    check_rows(dir.path(), &rows);
 }
 
 #[test]

@@ -2,11 +2,10 @@
 //! anybody with the name and the key can find, and no name is in the log.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use tollgate_agent::{Agent, Refused};
 
-use crate::support::{DEADLINE, Served, directory, run, serve};
+use crate::support::{DEADLINE, Served, directory, run, run_line, serve, until};
 
 const LIMITS: &str = r#"
 version = 1
@@ -52,14 +51,6 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, mode).expect("set");
 }
 
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + DEADLINE;
-    while !holds() {
-        assert!(Instant::now() < end, "in time: {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
 /// Files below a directory that have any of the names in them.
 fn with_names(dir: &Path, found: &mut Vec<String>) {
     for entry in std::fs::read_dir(dir).expect("a directory") {
@@ -78,6 +69,81 @@ fn with_names(dir: &Path, found: &mut Vec<String>) {
             }
         }
     }
+}
+
+/// Runs commands on an aggregator: exit code and output.
+struct Operator<'a> {
+    dir: &'a Path,
+    served: &'a Served,
+}
+
+impl Operator<'_> {
+    fn without_key(&self, command: &str) -> (i32, String) {
+        let line = format!("{command} --url http://{}", self.served.http);
+        let (code, out, err) = run_line(self.dir, &line);
+        (code, out + &err)
+    }
+
+    fn with_key(&self, command: &str) -> (i32, String) {
+        self.without_key(&format!("{command} --domain-key domain.key"))
+    }
+}
+
+fn lists_have_hashes_and_no_names(operator: &Operator<'_>) {
+    let (_, all) = operator.without_key("denials");
+    assert_eq!(all.matches("h~").count(), 4, "{all}");
+    for list in ["denials", "holds", "top", "limits"] {
+        let (_, answer) = operator.served.get(&format!("/v1/{list}"));
+        for name in NAMES {
+            assert!(!answer.contains(name), "{name} in {answer}");
+        }
+    }
+}
+
+/// `denied` is the code of the denial of `acme-ltd`.
+fn lookups_by_name_need_the_key(operator: &Operator<'_>, denied: &str) {
+    let (code, one) = operator.with_key("denials --domain acme-ltd");
+    assert_eq!((code, one.matches("h~").count()), (0, 1), "{one}");
+    let (_, none) = operator.without_key("denials --domain acme-ltd");
+    assert!(none.starts_with("no denials"), "{none}");
+    let (_, held) = operator.with_key("holds --domain croesus-inc");
+    assert!(held.contains("h~"), "{held}");
+    let (_, shown) = operator.with_key("pairs show api.search midas-corp");
+    assert!(shown.contains("100 of 100 hits"), "{shown}");
+    let (code, why) = operator.with_key("explain api.search acme-ltd");
+    assert!(code == 0 && why.contains(denied), "{why}");
+    let (_, why) = operator.without_key("explain api.search acme-ltd");
+    assert!(!why.contains(denied), "{why}");
+}
+
+/// With the key an act applies to the hash. Without it the act would apply to nobody, and leave the name in the log.
+fn acts_by_name_need_the_key(operator: &Operator<'_>) {
+    let (code, output) = operator.with_key("reset api.search acme-ltd --reason test");
+    assert!(code == 0 && output.contains("h~"), "{output}");
+    for act in [
+        "ban --everywhere acme-ltd --reason test",
+        "limits set api.search --domain acme-ltd --rate 9/m --reason test",
+    ] {
+        let (code, output) = operator.without_key(act);
+        assert!(code != 0 && output.contains("--domain-key"), "{output}");
+    }
+}
+
+fn the_journal_has_no_names_and_is_read_by_name(dir: &Path) {
+    let mut found = Vec::new();
+    with_names(&dir.join("tollgate-data"), &mut found);
+    assert!(found.is_empty(), "{found:?}");
+    let on_journal = |command: &str| run_line(dir, &format!("{command} --journal tollgate-data"));
+    let (code, out, _) = on_journal("explain api.search croesus-inc --domain-key domain.key");
+    assert!(code == 0 && out.contains("tier 1"), "{out}");
+    let (code, out, err) = on_journal("audit --model all");
+    assert_eq!(code, 0, "{out}{err}");
+    let (code, out, err) = on_journal(
+        "backtest --limits limits.toml --domain croesus-inc --domain-key domain.key --format json",
+    );
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
+    let granted = report["results"][0]["granted"].as_u64();
+    assert_eq!((code, granted), (0, Some(2)), "by its override: {out}{err}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -107,105 +173,20 @@ async fn a_domain_key_hides_names_and_lookups_by_name_work() {
     assert_eq!(sandbox.held("croesus-inc"), 1);
     assert!(sandbox.peek("acme-ltd").is_ok());
 
-    let url = format!("http://{}", served.http);
-    let run_command = |args: &[&str], key: bool| {
-        let key: &[&str] = if key {
-            &["--domain-key", "domain.key"]
-        } else {
-            &[]
-        };
-        let (code, out, err) = run(dir, &[args, &["--url", &url], key].concat());
-        (code, out + &err)
+    let code = denied.code().expect("the aggregator denied it");
+    let operator = Operator {
+        dir,
+        served: &served,
     };
-    let (_, all) = run_command(&["denials"], false);
-    assert_eq!(all.matches("h~").count(), 4, "{all}");
-    for list in ["denials", "holds", "top", "limits"] {
-        let (_, answer) = served.get(&format!("/v1/{list}"));
-        for name in NAMES {
-            assert!(!answer.contains(name), "{name} in {answer}");
-        }
-    }
-    let (code, one) = run_command(&["denials", "--domain", "acme-ltd"], true);
-    assert_eq!((code, one.matches("h~").count()), (0, 1), "{one}");
-    let (_, none) = run_command(&["denials", "--domain", "acme-ltd"], false);
-    assert!(none.starts_with("no denials"), "{none}");
-    let (_, held) = run_command(&["holds", "--domain", "croesus-inc"], true);
-    assert!(held.contains("h~"), "{held}");
-    let (_, shown) = run_command(&["pairs", "show", "api.search", "midas-corp"], true);
-    assert!(shown.contains("100 of 100 hits"), "{shown}");
-    let (code, why) = run_command(&["explain", "api.search", "acme-ltd"], true);
-    let position = denied.code().expect("it was denied by the aggregator");
-    assert!(code == 0 && why.contains(&position.to_string()), "{why}");
-    let (_, why) = run_command(&["explain", "api.search", "acme-ltd"], false);
-    assert!(!why.contains(&position.to_string()), "{why}");
-
-    // An operator's act by name applies to the hash.
-    let reason = ["--reason", "a test"];
-    let (code, output) = run_command(
-        &[&["reset", "api.search", "acme-ltd"], &reason[..]].concat(),
-        true,
-    );
-    assert!(code == 0 && output.contains("h~"), "{output}");
-    // Without the key it would apply to nobody, and leave the name in the log.
-    for act in [
-        &["ban", "--everywhere", "acme-ltd"][..],
-        &[
-            "limits",
-            "set",
-            "api.search",
-            "--domain",
-            "acme-ltd",
-            "--rate",
-            "9/m",
-        ],
-    ] {
-        let (code, output) = run_command(&[act, &reason[..]].concat(), false);
-        assert!(code != 0 && output.contains("--domain-key"), "{output}");
-    }
+    lists_have_hashes_and_no_names(&operator);
+    lookups_by_name_need_the_key(&operator, &code.to_string());
+    acts_by_name_need_the_key(&operator);
     until("it is reset", || search.peek("acme-ltd").is_ok()).await;
     drop(hold);
     agent.shutdown(DEADLINE).await;
     drop(served);
 
-    let mut found = Vec::new();
-    with_names(&dir.join("tollgate-data"), &mut found);
-    assert!(found.is_empty(), "{found:?}");
-    let journal = [
-        "explain",
-        "api.search",
-        "croesus-inc",
-        "--journal",
-        "tollgate-data",
-    ];
-    let (code, out, _) = run(
-        dir,
-        &[&journal[..], &["--domain-key", "domain.key"]].concat(),
-    );
-    assert!(code == 0 && out.contains("tier 1"), "{out}");
-    let (code, out, err) = run(
-        dir,
-        &["audit", "--journal", "tollgate-data", "--model", "all"],
-    );
-    assert_eq!(code, 0, "{out}{err}");
-    let backtest = [
-        "backtest",
-        "--journal",
-        "tollgate-data",
-        "--limits",
-        "limits.toml",
-    ];
-    let more = [
-        "--domain",
-        "croesus-inc",
-        "--domain-key",
-        "domain.key",
-        "--format",
-        "json",
-    ];
-    let (code, out, err) = run(dir, &[&backtest[..], &more].concat());
-    let report: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
-    let granted = report["results"][0]["granted"].as_u64();
-    assert_eq!((code, granted), (0, Some(2)), "by its override: {out}{err}");
+    the_journal_has_no_names_and_is_read_by_name(dir);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -198,6 +198,47 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value}"))
 }
 
+fn the_version_is_quoted_and_the_tiers_are_drawn(found: &Value) {
+    assert_eq!(found["version"]["text"], LIMITS);
+    let excerpt = found["version"]["excerpt"].as_str().unwrap();
+    assert!(excerpt.contains("cooldown = \"1h\""), "{excerpt}");
+    assert!(!excerpt.contains("api.wide"), "{excerpt}");
+    let picture = found["picture"].as_str().unwrap();
+    let row = |name: &str| picture.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(
+        row("tier 2").contains("3=") && row("tier 2").contains("--"),
+        "{picture}"
+    );
+    assert!(row("tier 1").contains('='), "{picture}");
+    assert!(row("excess").contains('1'), "{picture}");
+}
+
+/// The same by HTTP, from an export, and in words.
+fn other_sources_explain_the_same(world: &World, code: &str, found: &Value) {
+    let by_http = world.served.json(&format!("/v1/explain?code={code}"));
+    for same in ["denial", "window", "tiers", "sentences", "statements"] {
+        assert_eq!(by_http[same], found[same], "{same}");
+    }
+    let dir = world.dir.path();
+    let args = ["audit", "export", "--journal", "tollgate-data", "-o", "all"];
+    assert_eq!(run(dir, &args).0, 0);
+    assert_eq!(
+        explain(dir, &["--export", "all"], &[code])["window"],
+        found["window"]
+    );
+    let url = format!("http://{}", world.served.http);
+    let (exit, text, _) = run(dir, &["explain", code, "--url", &url]);
+    assert_eq!(exit, 0);
+    for expected in [
+        "tier 1 was full (5 in 4s)",
+        "tier 2 was cooling down until",
+        "by a hit of beta",
+        "agents refused 7 calls",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_denial_is_explained_by_its_limit_hits_and_burst() {
     let mut world = World::new().await;
@@ -241,51 +282,8 @@ async fn a_denial_is_explained_by_its_limit_hits_and_burst() {
     assert_eq!(number(&found["excess"]["hits"]), 2);
     assert_eq!(found["excess"]["by_agent"][0]["agent"], "beta");
     assert_eq!(number(&found["refused"]["calls"]), 7);
-    assert_eq!(found["version"]["text"], LIMITS);
-    assert!(
-        found["version"]["excerpt"]
-            .as_str()
-            .unwrap()
-            .contains("cooldown = \"1h\"")
-    );
-    assert!(
-        !found["version"]["excerpt"]
-            .as_str()
-            .unwrap()
-            .contains("api.wide")
-    );
-    let picture = found["picture"].as_str().unwrap();
-    let row = |name: &str| picture.lines().find(|line| line.starts_with(name)).unwrap();
-    assert!(
-        row("tier 2").contains("3=") && row("tier 2").contains("--"),
-        "{picture}"
-    );
-    assert!(row("tier 1").contains('='), "{picture}");
-    assert!(row("excess").contains('1'), "{picture}");
-
-    // The same by HTTP, from an export, and in words.
-    let by_http = world.served.json(&format!("/v1/explain?code={code}"));
-    for same in ["denial", "window", "tiers", "sentences", "statements"] {
-        assert_eq!(by_http[same], found[same], "{same}");
-    }
-    let dir = world.dir.path();
-    let args = ["audit", "export", "--journal", "tollgate-data", "-o", "all"];
-    assert_eq!(run(dir, &args).0, 0);
-    assert_eq!(
-        explain(dir, &["--export", "all"], &[&code])["window"],
-        found["window"]
-    );
-    let url = format!("http://{}", world.served.http);
-    let (exit, text, _) = run(dir, &["explain", &code, "--url", &url]);
-    assert_eq!(exit, 0);
-    for expected in [
-        "tier 1 was full (5 in 4s)",
-        "tier 2 was cooling down until",
-        "by a hit of beta",
-        "agents refused 7 calls",
-    ] {
-        assert!(text.contains(expected), "{expected}: {text}");
-    }
+    the_version_is_quoted_and_the_tiers_are_drawn(&found);
+    other_sources_explain_the_same(&world, &code, &found);
 
     // By the pair and an instant, and by the pair alone.
     let at = world.at_us(8_000);

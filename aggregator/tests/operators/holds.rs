@@ -2,6 +2,7 @@
 //! lists the holds.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tollgate_agent::{Agent, Confirmation, Copies, Hold, Refused, SeizeError};
@@ -9,7 +10,7 @@ use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 
-use crate::support::{DEADLINE, Dealer, Served, directory, run, serve};
+use crate::support::{DEADLINE, Dealer, Served, directory, run, run_line, serve, until};
 
 const LIMITS: &str = r#"
 version = 1
@@ -42,15 +43,6 @@ async fn agent_of(served: &Served, name: &str, resources: &[&str]) -> Agent {
 
 const BLACKLIST: &str = include_str!("../../../config/cookbook/blacklist.toml");
 
-/// Waits until a condition holds.
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + DEADLINE;
-    while !holds() {
-        assert!(Instant::now() < end, "in time: {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
 fn is_denied(copies: &Copies, domain: &str) -> bool {
     matches!(copies.peek(domain), Err(Refused::Denied(_)))
 }
@@ -59,7 +51,7 @@ fn is_denied(copies: &Copies, domain: &str) -> bool {
 fn listed(served: &Served, more: &[&str]) -> Vec<(String, String, String, u64, String)> {
     let url = format!("http://{}", served.http);
     let args = [&["holds", "--url", &url, "--format", "json"], more].concat();
-    let (code, stdout, stderr) = run(std::path::Path::new("."), &args);
+    let (code, stdout, stderr) = run(Path::new("."), &args);
     assert_eq!((code, &*stderr), (0, ""));
     let row = |line: &str| {
         let hold: serde_json::Value = serde_json::from_str(line).expect("JSON");
@@ -113,7 +105,7 @@ async fn copies_held_by_one_process_are_denied_to_another() {
         expected[..1]
     );
     let url = format!("http://{}", served.http);
-    let (code, text, _) = run(std::path::Path::new("."), &["holds", "--url", &url]);
+    let (code, text, _) = run(Path::new("."), &["holds", "--url", &url]);
     assert_eq!(code, 0);
     let lines: Vec<Vec<&str>> = text
         .lines()
@@ -128,10 +120,7 @@ async fn copies_held_by_one_process_are_denied_to_another() {
     assert_eq!(listed(&served, &["--state", "held"]), expected);
     assert_eq!(listed(&served, &["--state", "staged"]), []);
     assert_eq!(listed(&served, &["--state", "lost"]), []);
-    let (code, one, stderr) = run(
-        std::path::Path::new("."),
-        &["holds", "--url", &url, "--limit", "1"],
-    );
+    let (code, one, stderr) = run(Path::new("."), &["holds", "--url", &url, "--limit", "1"]);
     assert_eq!((code, one.lines().count()), (0, 2));
     assert!(stderr.contains("there are more; see --limit"), "{stderr}");
 
@@ -210,6 +199,43 @@ async fn copies_of_a_dead_process_are_free_after_its_timeout() {
     assert!(theirs.reserve("acme", 2).is_ok());
 }
 
+/// Waits until so many copies are staged; returns all holds.
+fn await_staged(served: &Served, count: usize) -> serde_json::Value {
+    served.await_json("/v1/holds", |view| {
+        let holds = view["holds"].as_array().expect("a list");
+        holds.iter().filter(|of| of["state"] == "staged").count() == count
+    })
+}
+
+/// An operator ends holds of `sandbox`: exit code and output.
+fn release(served: &Served, what: &str) -> (i32, String) {
+    let url = format!("http://{}", served.http);
+    let line = format!("holds release --resource sandbox --url {url} {what} --reason test");
+    let (code, out, err) = run_line(Path::new("."), &line);
+    (code, out + &err)
+}
+
+/// A release that cannot be done changes nothing.
+fn refused_releases_change_nothing(served: &Served, first: &str) {
+    let first = format!("--transfer {first}");
+    let other = format!("--transfer {}", "0".repeat(32));
+    let cases: [(&str, i32, &str); 6] = [
+        ("--transfer ab", 64, "expected 32 hexadecimal digits"),
+        (&other, 1, "nothing is staged under 0000"),
+        (&format!("{first} web#1"), 64, "cannot be used with"),
+        (&format!("{first} --domain acme"), 64, "cannot be used with"),
+        (&format!("{first} --agent web"), 64, "cannot be used with"),
+        ("", 64, "--domain, --agent or --transfer"),
+    ];
+    let before = served.json("/v1/limits");
+    for (what, code, text) in cases {
+        let (found, output) = release(served, what);
+        assert_eq!(found, code, "{what}: {output}");
+        assert!(output.contains(text), "{what}: {output}");
+    }
+    assert_eq!(served.json("/v1/limits"), before);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_releases_staged_copies_by_id_or_domain() {
     let dir = directory(LIMITS);
@@ -217,74 +243,38 @@ async fn an_operator_releases_staged_copies_by_id_or_domain() {
     served.await_ready();
     let web = agent(&served, "web").await;
     let sandbox = web.copies("sandbox");
-    let url = format!("http://{}", served.http);
-    let release = |what: &[&str]| {
-        let ended = ["holds", "release", "--resource", "sandbox", "--url", &url];
-        let args = [&ended[..], what, &["--reason", "a test"]].concat();
-        let (code, out, err) = run(dir.path(), &args);
-        (code, out + &err)
-    };
     let mut hold = sandbox.reserve("acme", 2).expect("room");
     assert_eq!(hold.confirmed().await, Confirmation::Confirmed);
     let ids = [(); 2].map(|()| hold.transfer(1, Duration::from_secs(86_400)));
     let ids = ids.map(|id| id.expect("it counts"));
-    let staged = |served: &Served, count: usize| {
-        served.await_json("/v1/holds", |view| {
-            let holds = view["holds"].as_array().expect("a list");
-            holds.iter().filter(|of| of["state"] == "staged").count() == count
-        })
-    };
-    let view = staged(&served, 2);
+    let view = await_staged(&served, 2);
     let texts = ids.map(|id| id.to_string());
     assert!(texts.iter().any(|id| view["holds"][0]["transfer"] == **id));
 
-    // A release that cannot be done changes nothing.
-    let (first, other) = (&*texts[0], "0".repeat(32));
-    let cases: [(&[&str], i32, &str); 6] = [
-        (&["--transfer", "ab"], 64, "expected 32 hexadecimal digits"),
-        (&["--transfer", &other], 1, "nothing is staged under 0000"),
-        (&["--transfer", first, "web#1"], 64, "cannot be used with"),
-        (
-            &["--transfer", first, "--domain", "acme"],
-            64,
-            "cannot be used with",
-        ),
-        (
-            &["--transfer", first, "--agent", "web"],
-            64,
-            "cannot be used with",
-        ),
-        (&[], 64, "--domain, --agent or --transfer"),
-    ];
-    let before = served.json("/v1/limits");
-    for (args, code, text) in cases {
-        let (found, output) = release(args);
-        assert_eq!(found, code, "{args:?}: {output}");
-        assert!(output.contains(text), "{args:?}: {output}");
-    }
-    assert_eq!(served.json("/v1/limits"), before);
-    staged(&served, 2);
+    let first = &*texts[0];
+    refused_releases_change_nothing(&served, first);
+    await_staged(&served, 2);
 
-    let (code, output) = release(&["--transfer", first]);
+    let (code, output) = release(&served, &format!("--transfer {first}"));
     assert_eq!(code, 0, "{output}");
     let expected = format!("release sandbox transfer {first}");
     assert!(output.contains(&expected), "{output}");
-    staged(&served, 1);
+    await_staged(&served, 1);
     let seized = sandbox.seize(ids[0]).await;
     assert!(matches!(seized, Err(SeizeError::Unknown)), "{seized:?}");
-    let (code, output) = release(&["--domain", "acme"]);
+    let (code, output) = release(&served, "--domain acme");
     assert_eq!(code, 0, "{output}");
     let expected = "all of domain acme, agent *, and staged copies";
     assert!(output.contains(expected), "{output}");
-    staged(&served, 0);
+    await_staged(&served, 0);
     assert_eq!(served.metric("tollgate_copies"), 0.0);
     assert_eq!(
         served.metric("tollgate_transfers_ended_by_operator_total"),
         2.0
     );
     assert!(sandbox.reserve("acme", 2).is_ok());
-    let audit = ["audit", "--journal", "tollgate-data", "--model", "all"];
-    let (code, output, err) = run(dir.path(), &audit);
+    let audit = "audit --journal tollgate-data --model all";
+    let (code, output, err) = run_line(dir.path(), audit);
     assert_eq!(code, 0, "{output}{err}");
     assert!(
         output.contains(&format!("transfer {first}, by")),
@@ -294,7 +284,7 @@ async fn an_operator_releases_staged_copies_by_id_or_domain() {
 
 #[test]
 fn invalid_commands_end_with_the_documented_exit_codes() {
-    let here = std::path::Path::new(".");
+    let here = Path::new(".");
     let (code, _, stderr) = run(here, &["holds", "--url", "http://127.0.0.1:1"]);
     assert_eq!(code, 69, "{stderr}");
     let (code, _, stderr) = run(here, &["holds", "--resource", "a*"]);

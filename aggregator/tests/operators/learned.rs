@@ -2,7 +2,8 @@
 
 use tollgate_agent::{Cause, Rate};
 
-use crate::amendments::{LIMITS, World, until};
+use crate::amendments::{LIMITS, World};
+use crate::support::until;
 
 impl World {
     /// Puts other limits in force.
@@ -54,7 +55,7 @@ async fn calls_under_a_kill_switch_are_unguarded_in_agents_that_ran_before() {
     let world = World::new().await;
     let before = policy(&world.search);
     assert!(before.is_some());
-    world.done(&["namespaces", "kill", "api"]);
+    world.done("namespaces kill api");
     until("the agent knows", || policy(&world.search).is_none()).await;
     for _ in 0..30 {
         let _ = world.search.hit("acme").expect("nothing is enforced");
@@ -63,7 +64,7 @@ async fn calls_under_a_kill_switch_are_unguarded_in_agents_that_ran_before() {
         world.served.metric("tollgate_hits_excess_total") == 25.0
     })
     .await;
-    world.done(&["namespaces", "restore", "api"]);
+    world.done("namespaces restore api");
     until("the agent knows that, too", || {
         policy(&world.search) == before
     })

@@ -245,6 +245,11 @@ pub fn run(dir: &Path, args: &[&str]) -> (i32, String, String) {
     )
 }
 
+/// The same for a command that is written in one line, without quotes.
+pub fn run_line(dir: &Path, line: &str) -> (i32, String, String) {
+    run(dir, &line.split_whitespace().collect::<Vec<_>>())
+}
+
 /// The same with an environment.
 pub fn run_with(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> (i32, String, String) {
     let mut command = tollgate();
@@ -258,6 +263,15 @@ pub fn run_with(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> (i32, String
         String::from_utf8(output.stdout).unwrap(),
         String::from_utf8(output.stderr).unwrap(),
     )
+}
+
+/// Waits until a condition holds.
+pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !holds() {
+        assert!(Instant::now() < end, "in time: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
 }
 
 /// The present instant, by the wall clock.

@@ -9,6 +9,20 @@ use tollgate_shared::wire::holds::HoldAction;
 use crate::play::{Play, Sending, agent};
 use crate::{SANDBOX, digest, hold, listed, release, whole};
 
+/// The answer to an agent that asks for the verdicts of its holds, which have these copies.
+fn ask_for_verdicts(play: &mut Play, web: &mut Sending, holds: &[(u64, u32)]) -> Vec<String> {
+    let none = Holdings::default();
+    let held = holds
+        .iter()
+        .fold(none, |held, (number, copies)| held.with(*number, *copies));
+    let part = Part {
+        asked: &[1, 2, 3],
+        ..digest(held)
+    };
+    play.heartbeat(web, part);
+    play.output()
+}
+
 #[test]
 fn a_lost_excess_verdict_is_repeated_while_it_is_held() {
     let mut play = Play::of(&SANDBOX.replace(
@@ -17,40 +31,19 @@ fn a_lost_excess_verdict_is_repeated_while_it_is_held() {
     ));
     let (mut web, mut job) = (agent("web", 1), agent("job", 1));
     play.ops(&mut job, &[(1, hold("new", 1))]);
+    let taken = [hold("new", 3), hold("old", 1), hold("acme", 2)];
     play.ops(
         &mut web,
-        &[
-            (1, hold("new", 3)),
-            (2, hold("old", 1)),
-            (3, hold("acme", 2)),
-        ],
+        &[1, 2, 3].into_iter().zip(taken).collect::<Vec<_>>(),
     );
-    let output = play.output();
-    let too_many: Vec<&String> = output
-        .iter()
-        .filter(|output| output.contains("web:"))
-        .collect();
-    assert_eq!(
-        too_many,
-        [
-            "web: hold 1 has 3, 2 too many by group probation",
-            "web: hold 2 has 1",
-            "web: hold 3 has 2, 2 too many by all",
-        ]
-    );
-    let ask_for_verdicts = |play: &mut Play, web: &mut Sending, holds: &[(u64, u32)]| {
-        let held = holds
-            .iter()
-            .fold(Holdings::default(), |held, (number, copies)| {
-                held.with(*number, *copies)
-            });
-        let part = Part {
-            asked: &[1, 2, 3],
-            ..digest(held)
-        };
-        play.heartbeat(web, part);
-        play.output()
-    };
+    let verdicts = [
+        "web: hold 1 has 3, 2 too many by group probation",
+        "web: hold 2 has 1",
+        "web: hold 3 has 2, 2 too many by all",
+    ];
+    let output = play.output().into_iter();
+    let to_web = output.filter(|output| output.contains("web:"));
+    assert_eq!(to_web.collect::<Vec<_>>(), verdicts);
     // Also by an engine that was restored, and under limits in which the group has another number.
     play.restart();
     play.version(&SANDBOX.replace(
@@ -59,14 +52,7 @@ fn a_lost_excess_verdict_is_repeated_while_it_is_held() {
     ));
     play.output();
     let again = ask_for_verdicts(&mut play, &mut web, &[(1, 3), (2, 1), (3, 2)]);
-    assert_eq!(
-        again,
-        [
-            "web: hold 1 has 3, 2 too many by group probation",
-            "web: hold 2 has 1",
-            "web: hold 3 has 2, 2 too many by all",
-        ]
-    );
+    assert_eq!(again, verdicts);
     // The excess is released first.
     play.ops(&mut web, &[(1, release(1)), (3, release(1))]);
     play.restart();

@@ -7,7 +7,7 @@ use tollgate_engine::inline::Inline;
 use tollgate_engine::rules::refund::Settlement;
 use tollgate_engine::rules::request::{LimitedBy, Request};
 use tollgate_engine::rules::{Until, tiers};
-use tollgate_engine::stream::{Closed, Entry, Pair};
+use tollgate_engine::stream::{Closed, Closure, Entry, Pair};
 use tollgate_limits::RateClass;
 use tollgate_model as model;
 use tollgate_shared::time::Timestamp;
@@ -133,108 +133,144 @@ fn any_op(unit_us: u64, limits: model::DomainLimits) -> impl Strategy<Value = Op
     ]
 }
 
-/// Compares one pair, in the order of a log. Engine time never runs backwards, stamps do.
+/// One pair in the order of a log, by the model and by the engine. Engine time never runs backwards, stamps do.
+struct Stream {
+    unit_us: u64,
+    odd_us: u64,
+    slow: model::StreamPair,
+    fast: Pair,
+    class: RateClass,
+    now_us: u64,
+    /// The stamps and hits of all entries.
+    made: Vec<(u64, u64)>,
+    /// The end of the newest denial by the model.
+    denied_until: Option<u64>,
+}
+
 fn check_stream(unit_us: u64, odd_us: u64, limits: &model::DomainLimits, ops: &[Op]) {
-    let mut slow = model::StreamPair::new(limits);
-    let mut class = class_of(limits);
-    let mut fast = Pair::of(&class);
-    let mut denied_until: Option<u64> = None;
-    let mut now_us = 500_000_000;
-    let mut made: Vec<(u64, u64)> = Vec::new();
+    let class = class_of(limits);
+    let mut stream = Stream {
+        unit_us,
+        odd_us,
+        slow: model::StreamPair::new(limits),
+        fast: Pair::of(&class),
+        class,
+        now_us: 500_000_000,
+        made: Vec::new(),
+        denied_until: None,
+    };
     for op in ops {
         match op {
             Op::Settle {
                 later,
                 back,
                 actual,
-            } => {
-                let Some(&(made_us, estimated)) = made.iter().rev().nth(*back) else {
-                    continue;
-                };
-                now_us += later * unit_us;
-                let actual = (*actual).min(estimated);
-                let expected = slow.settle(now_us, made_us, estimated, actual);
-                let settlement = Settlement {
-                    made: at(made_us),
-                    copies: estimated - actual,
-                    actual,
-                };
-                let got = fast.settle(&class, at(now_us), settlement);
-                assert_eq!(got, expected.refunded);
-                let closure = fast.closure(&class, fast.now());
-                denied_until = expected.denied_until().map(end_us);
-                assert_eq!(closure.map(|closure| closure.end.as_micros()), denied_until);
-            }
+            } => stream.settle(*later, *back, *actual),
             Op::Entry {
                 later,
                 earlier,
                 hits,
                 unguarded,
-            } => {
-                now_us += later * unit_us;
-                let at_us = now_us - earlier * unit_us - odd_us * (earlier % 3);
-                // Every third entry is no estimate: quotas and buckets refund nothing of it.
-                let estimated = !made.len().is_multiple_of(3);
-                let expected = match estimated {
-                    true => slow.estimate(at_us, *hits, *unguarded),
-                    false => slow.entry(at_us, *hits, *unguarded),
-                };
-                made.push((at_us, *hits));
-                let entry = Entry {
-                    copies: *hits,
-                    unguarded: *unguarded,
-                    estimated,
-                };
-                let got = fast.entry(&class, at(at_us), entry);
-                let now = fast.now();
-                assert_eq!(
-                    (got.granted, got.excess, got.late, got.counted),
-                    (
-                        expected.granted,
-                        expected.excess,
-                        expected.late,
-                        expected.counted
-                    )
-                );
-                assert_eq!(tiers::current(&class, &fast.state, now), expected.tier);
-                counts_are_the_models(&class, &fast, &slow.standing());
-                let stays = slow.stays_until_us();
-                let denied = denied_us(&expected).map_or(Timestamp::ZERO, at);
-                if let Some(stays_us) = stays {
-                    let stays = fast.stays_until().max(fast.matters_until(&class));
-                    assert_eq!(stays.max(denied), at(stays_us));
-                }
-                if let Some(matters_us) = slow.matters_until_us() {
-                    let matters = fast.matters_until(&class).max(denied).max(now);
-                    assert_eq!(matters, at(matters_us).max(now));
-                }
-                let closure = fast.closure(&class, now);
-                denied_until = expected.denied_until().map(end_us);
-                assert_eq!(closure.map(|closure| closure.end.as_micros()), denied_until);
-                let by = expected.denied.map(|denial| match denial.cause {
-                    model::Cause::Hard => Closed::Hard,
-                    model::Cause::Window(index) => Closed::Window(index as u8),
-                    model::Cause::Quota(index) => Closed::Quota(index as u8),
-                    model::Cause::Bucket => Closed::Bucket,
-                    model::Cause::Tier(_) if class.is_inaccessible() => Closed::Inaccessible,
-                    model::Cause::Tier(tier) => Closed::Tier(tier),
-                    model::Cause::Global => panic!("a pair has no global limit"),
-                    model::Cause::Banned => panic!("nobody is banned here"),
-                });
-                assert_eq!(closure.map(|closure| closure.by), by);
-            }
-            Op::Limits { later, limits } => {
-                let at_us = now_us + later * unit_us;
-                let expected = slow.new_limits(at_us, limits);
-                let new = class_of(limits);
-                fast.new_limits(&class, &new);
-                class = new;
-                let now = fast.now().max(at(at_us));
-                let in_force = denied_until.is_some_and(|end_us| now < at(end_us));
-                let closure = fast.closure(&class, now).filter(|_| in_force);
-                denied_until = expected.map(|denial| end_us(denial.end));
-                assert_eq!(closure.map(|closure| closure.end.as_micros()), denied_until);
-            }
+            } => stream.entry((*later, *earlier), *hits, *unguarded),
+            Op::Limits { later, limits } => stream.new_limits(*later, limits),
+        }
+    }
+}
+
+impl Stream {
+    fn settle(&mut self, later: u64, back: usize, actual: u64) {
+        let Some(&(made_us, estimated)) = self.made.iter().rev().nth(back) else {
+            return;
+        };
+        self.now_us += later * self.unit_us;
+        let actual = actual.min(estimated);
+        let expected = self.slow.settle(self.now_us, made_us, estimated, actual);
+        let settlement = Settlement {
+            made: at(made_us),
+            copies: estimated - actual,
+            actual,
+        };
+        let got = self.fast.settle(&self.class, at(self.now_us), settlement);
+        assert_eq!(got, expected.refunded);
+        self.denied_until = expected.denied_until().map(end_us);
+        self.closure_ends_with_the_denial(self.fast.closure(&self.class, self.fast.now()));
+    }
+
+    fn entry(&mut self, (later, earlier): (u64, u64), hits: u64, unguarded: bool) {
+        self.now_us += later * self.unit_us;
+        let at_us = self.now_us - earlier * self.unit_us - self.odd_us * (earlier % 3);
+        // Every third entry is no estimate: quotas and buckets refund nothing of it.
+        let estimated = !self.made.len().is_multiple_of(3);
+        let expected = match estimated {
+            true => self.slow.estimate(at_us, hits, unguarded),
+            false => self.slow.entry(at_us, hits, unguarded),
+        };
+        self.made.push((at_us, hits));
+        let entry = Entry {
+            copies: hits,
+            unguarded,
+            estimated,
+        };
+        let got = self.fast.entry(&self.class, at(at_us), entry);
+        let now = self.fast.now();
+        assert_eq!(
+            (got.granted, got.excess, got.late, got.counted),
+            (
+                expected.granted,
+                expected.excess,
+                expected.late,
+                expected.counted
+            )
+        );
+        let tier = tiers::current(&self.class, &self.fast.state, now);
+        assert_eq!(tier, expected.tier);
+        counts_are_the_models(&self.class, &self.fast, &self.slow.standing());
+        self.retention_is_the_models(denied_us(&expected).map_or(Timestamp::ZERO, at));
+        let closure = self.fast.closure(&self.class, now);
+        self.denied_until = expected.denied_until().map(end_us);
+        self.closure_ends_with_the_denial(closure);
+        let by = expected.denied.map(|denial| match denial.cause {
+            model::Cause::Hard => Closed::Hard,
+            model::Cause::Window(index) => Closed::Window(index as u8),
+            model::Cause::Quota(index) => Closed::Quota(index as u8),
+            model::Cause::Bucket => Closed::Bucket,
+            model::Cause::Tier(_) if self.class.is_inaccessible() => Closed::Inaccessible,
+            model::Cause::Tier(tier) => Closed::Tier(tier),
+            model::Cause::Global => panic!("a pair has no global limit"),
+            model::Cause::Banned => panic!("nobody is banned here"),
+        });
+        assert_eq!(closure.map(|closure| closure.by), by);
+    }
+
+    fn new_limits(&mut self, later: u64, limits: &model::DomainLimits) {
+        let at_us = self.now_us + later * self.unit_us;
+        let expected = self.slow.new_limits(at_us, limits);
+        let new = class_of(limits);
+        self.fast.new_limits(&self.class, &new);
+        self.class = new;
+        let now = self.fast.now().max(at(at_us));
+        let in_force = self.denied_until.is_some_and(|end_us| now < at(end_us));
+        let closure = self.fast.closure(&self.class, now).filter(|_| in_force);
+        self.denied_until = expected.map(|denial| end_us(denial.end));
+        self.closure_ends_with_the_denial(closure);
+    }
+
+    fn closure_ends_with_the_denial(&self, closure: Option<Closure>) {
+        let end = closure.map(|closure| closure.end.as_micros());
+        assert_eq!(end, self.denied_until);
+    }
+
+    /// How long the pair stays known and remembers anything, after an entry that denied it until `denied`.
+    fn retention_is_the_models(&self, denied: Timestamp) {
+        let (fast, class) = (&self.fast, &self.class);
+        if let Some(stays_us) = self.slow.stays_until_us() {
+            let stays = fast.stays_until().max(fast.matters_until(class));
+            assert_eq!(stays.max(denied), at(stays_us));
+        }
+        if let Some(matters_us) = self.slow.matters_until_us() {
+            let now = fast.now();
+            let matters = fast.matters_until(class).max(denied).max(now);
+            assert_eq!(matters, at(matters_us).max(now));
         }
     }
 }

@@ -6,17 +6,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use tollgate_model::log::{EntryRuling, HitEntry, NotRuled, ScopeName};
+use tollgate_model::log::{EntryRuling, HitEntry, NotRuled, RecordOutcome, ScopeName};
 use tollgate_model::{DomainLimits, End};
 
 use crate::support::log::{Log, START, hits, of_resource};
 use crate::support::plain::PlainOutcome;
 use crate::support::{Plain, SECOND, any_limits};
 
+/// Domain, microseconds before the append, copies, unguarded.
+type RandomEntry = (usize, u64, u64, bool);
+
 #[derive(Clone, Debug)]
 enum Record {
-    /// (domain, microseconds before the append, copies, unguarded)
-    Hits(u64, Vec<(usize, u64, u64, bool)>),
+    /// Sequence and entries.
+    Hits(u64, Vec<RandomEntry>),
     Tick,
     Limits(usize),
 }
@@ -50,7 +53,7 @@ struct PlainLog {
 }
 
 impl PlainLog {
-    fn entry(&mut self, append: u64, entry: (usize, u64, u64, bool)) -> Option<PlainOutcome> {
+    fn entry(&mut self, append: u64, entry: RandomEntry) -> Option<PlainOutcome> {
         let (domain, back, n, unguarded) = entry;
         if 600 * SECOND < back {
             return None;
@@ -94,6 +97,51 @@ impl PlainLog {
         }
         self.seen_us = self.log_us;
         true
+    }
+
+    /// Applies a batch, and compares what it comes to with the model's rulings.
+    fn rules_as(
+        &mut self,
+        got: &RecordOutcome,
+        now: u64,
+        seq: u64,
+        entries: &[RandomEntry],
+    ) -> Result<(), TestCaseError> {
+        let is_new = self.is_new(seq);
+        for (got, entry) in got.entries.iter().zip(entries) {
+            let expected = if is_new {
+                self.entry(now, *entry)
+            } else {
+                None
+            };
+            match got {
+                EntryRuling::Ruled { outcome, .. } => {
+                    let outcome = PlainOutcome {
+                        granted: outcome.granted,
+                        excess: outcome.excess,
+                        late: outcome.late,
+                        counted: outcome.counted,
+                    };
+                    prop_assert_eq!(Some(outcome), expected);
+                }
+                EntryRuling::NotRuled(why) => {
+                    prop_assert_eq!(expected, None);
+                    prop_assert_ne!(*why, NotRuled::Unconfigured);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn new_limits(&mut self, now: u64, limits: &DomainLimits) {
+        self.limits = limits.clone();
+        for (domain, pair) in &mut self.pairs {
+            let denied_upto = pair.time.max(now);
+            if pair.denied.is_some_and(|end| end.is_after(denied_upto)) {
+                self.rests.remove(domain);
+            }
+            pair.new_limits(now, limits);
+        }
     }
 
     fn tick(&mut self, append: u64) {
@@ -150,25 +198,7 @@ proptest! {
                         })
                         .collect();
                     let got = log.batch("a", 1, seq, now, now, &written);
-                    let is_new = plain.is_new(seq);
-                    for (got, entry) in got.entries.iter().zip(entries) {
-                        let expected = if is_new { plain.entry(now, entry) } else { None };
-                        match got {
-                            EntryRuling::Ruled { outcome, .. } => prop_assert_eq!(
-                                Some(PlainOutcome {
-                                    granted: outcome.granted,
-                                    excess: outcome.excess,
-                                    late: outcome.late,
-                                    counted: outcome.counted,
-                                }),
-                                expected
-                            ),
-                            EntryRuling::NotRuled(why) => {
-                                prop_assert_eq!(expected, None);
-                                prop_assert_ne!(*why, NotRuled::Unconfigured);
-                            }
-                        }
-                    }
+                    plain.rules_as(&got, now, seq, &entries)?;
                     got
                 }
                 Record::Tick => {
@@ -179,14 +209,7 @@ proptest! {
                 }
                 Record::Limits(which) => {
                     version += 1;
-                    plain.limits = versions[which].clone();
-                    for (domain, pair) in &mut plain.pairs {
-                        let denied_upto = pair.time.max(now);
-                        if pair.denied.is_some_and(|end| end.is_after(denied_upto)) {
-                            plain.rests.remove(domain);
-                        }
-                        pair.new_limits(now, &versions[which]);
-                    }
+                    plain.new_limits(now, &versions[which]);
                     log.version(now, version, capped(&versions[which]))
                 }
             };

@@ -137,23 +137,13 @@ impl Plain {
             new.in_quotas[i] = same.map(|i| old.in_quotas[i].clone()).unwrap_or_default();
         }
         new.level_at = self.time;
-        if let (Some(was), Some(is)) = (old.limits.bucket, limits.bucket) {
-            let used = i128::from(was.burst) * i128::from(was.period_us) - old.level_at(self.time);
-            // Rounded up to units of the new period in lowest terms.
-            let unit = i128::from(gcd(is.tokens, is.period_us));
-            let lowest = i128::from(is.period_us) / unit;
-            let was_unit = i128::from(gcd(was.tokens, was.period_us));
-            let (used, of) = (used / was_unit, i128::from(was.period_us) / was_unit);
-            let used = (used * lowest + of - 1) / of * unit;
-            new.level = (new.level - used).max(-i128::from(is.debt) * i128::from(is.period_us));
-        }
+        new.keep_used_tokens(&old);
         *self = new;
         let now = self.time.max(at);
-        let is_looked_at = match self.denied {
-            Some(End::At(end)) => at < end,
-            Some(End::Never) => true,
-            None => false,
-        };
+        let is_looked_at = self.denied.is_some_and(|end| match end {
+            End::At(end) => at < end,
+            End::Never => true,
+        });
         self.denied = match self.denied {
             Some(End::At(end)) if end <= now => None,
             None => None,
@@ -163,6 +153,19 @@ impl Plain {
             self.stay();
         }
         self.denied
+    }
+
+    /// What was used of the old bucket, rounded up to units of the new period in lowest terms, is used of the new one.
+    fn keep_used_tokens(&mut self, old: &Self) {
+        if let (Some(was), Some(is)) = (old.limits.bucket, self.limits.bucket) {
+            let used = i128::from(was.burst) * i128::from(was.period_us) - old.level_at(self.time);
+            let unit = i128::from(gcd(is.tokens, is.period_us));
+            let lowest = i128::from(is.period_us) / unit;
+            let was_unit = i128::from(gcd(was.tokens, was.period_us));
+            let (used, of) = (used / was_unit, i128::from(was.period_us) / was_unit);
+            let used = (used * lowest + of - 1) / of * unit;
+            self.level = (self.level - used).max(-i128::from(is.debt) * i128::from(is.period_us));
+        }
     }
 
     pub fn current(&self, now: u64) -> usize {

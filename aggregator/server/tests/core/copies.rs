@@ -4,6 +4,7 @@
 use tollgate_server::core::event::{Event, Peer, Request};
 use tollgate_server::core::holds::{HoldFilter, HoldsPage, LOOK_MAX, STATES};
 use tollgate_server::core::view::{DenialFilter, DenialsPart, Query, Reply};
+use tollgate_shared::holdings::TransferId;
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
@@ -198,103 +199,74 @@ fn a_full_scope_is_in_heartbeats_views_and_snapshots() {
     assert_eq!((copies.limit, copies.groups.len()), (2, 1));
 }
 
-#[test]
-fn holds_are_listed_oldest_first_and_filtered() {
+/// A transfer that stages one copy of `new`.
+const STAGED: TransferId = TransferId(0xab);
+
+/// A world with three holds, one after the other, and a copy of the last one staged.
+fn with_holds() -> World {
     let mut world = World::new(LIMITS);
     ops(&mut world, "web", "sandbox", &[(1, hold("acme", 2))]);
     world.run_for(Span::from_millis(100));
     ops(&mut world, "job", "gpu", &[(1, hold("acme", 1))]);
     world.run_for(Span::from_millis(100));
-    let to = tollgate_shared::holdings::TransferId(0xab);
-    let ttl = Span::from_secs(60);
+    let (to, ttl) = (STAGED, Span::from_secs(60));
     let stage = HoldAction::Transfer { copies: 1, to, ttl };
-    ops(
-        &mut world,
-        "job",
-        "sandbox",
-        &[(2, hold("new", 2)), (2, stage)],
-    );
+    let of_new = [(2, hold("new", 2)), (2, stage)];
+    ops(&mut world, "job", "sandbox", &of_new);
+    world
+}
+
+#[test]
+fn holds_are_listed_oldest_first() {
+    let mut world = with_holds();
     let view = holds(&mut world, all());
-    let rows: Vec<(&str, &str, &str, Option<&str>, u32)> = view
-        .holds
-        .iter()
-        .map(|of| {
-            (
-                &*of.resource,
-                &*of.domain,
-                &*of.state,
-                of.agent.as_deref(),
-                of.copies,
-            )
-        })
-        .collect();
+    let rows = view.holds.iter().map(|of| {
+        let (resource, domain, state) = (&*of.resource, &*of.domain, &*of.state);
+        (resource, domain, state, of.agent.as_deref(), of.copies)
+    });
     let (web, job) = (Some("web"), Some("job"));
-    assert_eq!(
-        rows,
-        [
-            ("sandbox", "acme", "held", web, 2),
-            ("gpu", "acme", "held", job, 1),
-            ("sandbox", "new", "staged", None, 1),
-            ("sandbox", "new", "held", job, 1),
-        ]
-    );
-    assert_eq!(view.holds[2].transfer, Some(to.to_string()));
+    let expected = [
+        ("sandbox", "acme", "held", web, 2),
+        ("gpu", "acme", "held", job, 1),
+        ("sandbox", "new", "staged", None, 1),
+        ("sandbox", "new", "held", job, 1),
+    ];
+    assert_eq!(rows.collect::<Vec<_>>(), expected);
+    assert_eq!(view.holds[2].transfer, Some(STAGED.to_string()));
     assert_eq!(&*view.holds[3].groups, ["probation".into()]);
     let copies: Vec<u64> = view.resources.iter().map(|of| of.copies).collect();
     assert_eq!((copies, view.more), (vec![1, 4], false));
-    let count = |world: &mut World, filter: HoldFilter| holds(world, filter).holds.len();
-    let some = |text: &str| Some(text.to_owned());
-    let filters = [
-        (
-            HoldFilter {
-                resource: some("gpu"),
-                ..all()
-            },
-            1,
-        ),
-        (
-            HoldFilter {
-                domain: some("acme"),
-                ..all()
-            },
-            2,
-        ),
-        (
-            HoldFilter {
-                agent: some("job"),
-                ..all()
-            },
-            2,
-        ),
-        (
-            HoldFilter {
-                group: some("probation"),
-                ..all()
-            },
-            2,
-        ),
-        (
-            HoldFilter {
-                domain: some("nobody"),
-                ..all()
-            },
-            0,
-        ),
+}
+
+#[test]
+fn holds_are_filtered() {
+    let mut world = with_holds();
+    type Field = fn(&mut HoldFilter) -> &mut Option<String>;
+    let filters: [(Field, &str, usize); 5] = [
+        (|of| &mut of.resource, "gpu", 1),
+        (|of| &mut of.domain, "acme", 2),
+        (|of| &mut of.agent, "job", 2),
+        (|of| &mut of.group, "probation", 2),
+        (|of| &mut of.domain, "nobody", 0),
     ];
-    for (filter, expected) in filters {
-        assert_eq!(count(&mut world, filter.clone()), expected, "{filter:?}");
+    for (field, value, expected) in filters {
+        let mut filter = all();
+        *field(&mut filter) = Some(value.to_owned());
+        let found = holds(&mut world, filter.clone()).holds.len();
+        assert_eq!(found, expected, "{filter:?}");
     }
     for (state, expected) in STATES.into_iter().zip([3, 0, 1]) {
         let state = Some(state);
-        let of_state = holds(&mut world, HoldFilter { state, ..all() });
-        assert_eq!(of_state.holds.len(), expected, "{state:?}");
-        assert!(
-            of_state
-                .holds
-                .iter()
-                .all(|hold| Some(&*hold.state) == state)
-        );
+        let found = holds(&mut world, HoldFilter { state, ..all() }).holds;
+        assert_eq!(found.len(), expected, "{state:?}");
+        assert!(found.iter().all(|hold| Some(&*hold.state) == state));
     }
+}
+
+#[test]
+fn pages_of_holds_are_the_list_in_its_order() {
+    let mut world = with_holds();
+    let view = holds(&mut world, all());
     let two = holds(&mut world, HoldFilter { limit: 2, ..all() });
     assert_eq!((two.holds.len(), two.more), (2, true));
     assert_eq!(two.holds[..], view.holds[..2]);

@@ -7,7 +7,7 @@ use super::*;
 async fn an_audit_remarks_on_what_the_model_cannot_check() {
     let world = World::new().await;
     world.fill("acme", 5).await;
-    world.done(&["ban", "api.export", "mallory"]);
+    world.done("ban api.export mallory");
     let push = |limits: &str| {
         let before = world.version();
         std::fs::write(world.dir.path().join("limits.toml"), limits).expect("written");
@@ -42,7 +42,7 @@ async fn an_audit_remarks_on_what_the_model_cannot_check() {
     // The hits of acme came before.
     let checked = report["model"]["entries"].as_u64();
     assert!(Some(0) < checked, "{report:#}");
-    world.done(&["namespaces", "kill", "api"]);
+    world.done("namespaces kill api");
     until("the ban is lifted", || world.denials(&[]).is_empty()).await;
     let report = world.audit();
     assert!(

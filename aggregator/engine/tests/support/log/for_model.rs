@@ -1,17 +1,19 @@
 //! Records and acts in the model's types: the same content, without types of the engine.
 
+use tollgate_model::log;
+
 use super::*;
 
 /// An act under the model's names.
-fn for_the_model(act: &Act) -> model::log::Act {
+fn for_the_model(act: &Act) -> log::Act {
     let here = || RESOURCES.map(str::to_owned).to_vec();
     let owned = |name: &str| name.to_owned();
     match act {
-        Act::Reset { resource, domain } => model::log::Act::Reset {
+        Act::Reset { resource, domain } => log::Act::Reset {
             resource: owned(resource),
             domain: owned(domain),
         },
-        Act::Pardon { resource, domain } => model::log::Act::Pardon {
+        Act::Pardon { resource, domain } => log::Act::Pardon {
             resource: owned(resource),
             domain: owned(domain),
         },
@@ -19,7 +21,7 @@ fn for_the_model(act: &Act) -> model::log::Act {
             resource,
             domain,
             hits,
-        } => model::log::Act::Refund {
+        } => log::Act::Refund {
             resource: owned(resource),
             domain: owned(domain),
             hits: *hits,
@@ -28,7 +30,7 @@ fn for_the_model(act: &Act) -> model::log::Act {
             resource,
             domain,
             until,
-        } => model::log::Act::Ban {
+        } => log::Act::Ban {
             resource: resource.as_deref().map(owned),
             domain: owned(domain),
             here: here(),
@@ -37,12 +39,34 @@ fn for_the_model(act: &Act) -> model::log::Act {
                 until => model::End::At(until.as_micros()),
             },
         },
-        Act::Unban { resource, domain } => model::log::Act::Unban {
+        Act::Unban { resource, domain } => log::Act::Unban {
             resource: resource.as_deref().map(owned),
             domain: owned(domain),
             here: here(),
         },
         other => panic!("{other:?} is none of the model's business"),
+    }
+}
+
+impl OneHit {
+    fn for_the_model(&self, sent_us: u64) -> log::HitEntry<'static> {
+        let stamp = at(sent_us).saturating_offset(-(self.age_us as i64));
+        log::HitEntry {
+            resource: RESOURCES[self.resource],
+            domain: DOMAINS[self.domain],
+            at_us: stamp.as_micros(),
+            n: u64::from(self.copies),
+            kind: log::EntryKind::Hit,
+            unguarded: false,
+        }
+    }
+}
+
+fn part_for_the_model((ms, copies): &(u64, u32)) -> log::TotalPart {
+    log::TotalPart {
+        ms: *ms,
+        unguarded: false,
+        copies: u64::from(*copies),
     }
 }
 
@@ -53,7 +77,7 @@ impl Input {
         entry: &Entry,
         log: &Log,
         slow: &mut model::PartitionModel,
-    ) -> model::log::RecordOutcome {
+    ) -> log::RecordOutcome {
         let (offset, appended_us) = (entry.offset, entry.appended.as_micros());
         match self {
             Self::Hits {
@@ -62,28 +86,19 @@ impl Input {
                 seq,
                 sent_us,
                 entries,
-            } => slow.apply(&model::log::LogInput::Hits(model::log::HitsRecord {
-                offset,
-                appended_us,
-                agent,
-                epoch: *epoch,
-                seq: *seq,
-                sent_us: *sent_us,
-                entries: entries
-                    .iter()
-                    .map(|hit| model::log::HitEntry {
-                        resource: RESOURCES[hit.resource],
-                        domain: DOMAINS[hit.domain],
-                        at_us: at(*sent_us)
-                            .saturating_offset(-(hit.age_us as i64))
-                            .as_micros(),
-                        n: u64::from(hit.copies),
-                        kind: model::log::EntryKind::Hit,
-                        unguarded: false,
-                    })
-                    .collect(),
-            })),
-            Self::Tick => slow.apply(&model::log::LogInput::Tick {
+            } => {
+                let entries = entries.iter().map(|hit| hit.for_the_model(*sent_us));
+                slow.apply(&log::LogInput::Hits(log::HitsRecord {
+                    offset,
+                    appended_us,
+                    agent,
+                    epoch: *epoch,
+                    seq: *seq,
+                    sent_us: *sent_us,
+                    entries: entries.collect(),
+                }))
+            }
+            Self::Tick => slow.apply(&log::LogInput::Tick {
                 offset,
                 appended_us,
             }),
@@ -91,26 +106,19 @@ impl Input {
                 resource,
                 source,
                 granted,
-            } => slow.apply(&model::log::LogInput::Totals {
+            } => slow.apply(&log::LogInput::Totals {
                 offset,
-                totals: vec![model::log::Total {
+                totals: vec![log::Total {
                     resource,
                     source_partition: source.0,
                     source_offset: source.1,
-                    parts: granted
-                        .iter()
-                        .map(|(ms, n)| model::log::TotalPart {
-                            ms: *ms,
-                            unguarded: false,
-                            copies: u64::from(*n),
-                        })
-                        .collect(),
+                    parts: granted.iter().map(part_for_the_model).collect(),
                 }],
             }),
             Self::Amendments(acts) => {
-                let mut all = model::log::RecordOutcome::default();
+                let mut all = log::RecordOutcome::default();
                 for (version, act) in acts {
-                    let outcome = slow.apply(&model::log::LogInput::Amendment {
+                    let outcome = slow.apply(&log::LogInput::Amendment {
                         offset,
                         appended_us,
                         version: *version,
@@ -120,14 +128,14 @@ impl Input {
                 }
                 all
             }
-            Self::Limits(versions) => slow.apply(&model::log::LogInput::Limits {
-                offset,
-                appended_us,
-                versions: versions
-                    .iter()
-                    .map(|version| (*version, log.written[version].for_the_model()))
-                    .collect(),
-            }),
+            Self::Limits(versions) => {
+                let of = |version| (version, log.written[&version].for_the_model());
+                slow.apply(&log::LogInput::Limits {
+                    offset,
+                    appended_us,
+                    versions: versions.iter().copied().map(of).collect(),
+                })
+            }
         }
     }
 }
