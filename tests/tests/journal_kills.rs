@@ -42,6 +42,15 @@ struct Report {
 }
 
 impl Report {
+    /// Checks that enough happened, and that all states that were seen were compared.
+    fn check(&mut self, kills: u64, seen: usize, compared: usize) {
+        self.back_after_ms.sort_unstable();
+        println!("{self:?}\n{seen} states seen, {compared} compared, all equal");
+        assert_eq!(compared, seen, "every state that was seen is compared");
+        assert!(10 * kills < compared as u64, "enough was seen");
+        assert!(0 < self.restored, "snapshots were used");
+    }
+
     fn note(&mut self, lines: &[String]) {
         let restored = lines.iter().filter(|line| line.contains("restored from"));
         self.restored += restored.count();
@@ -109,20 +118,9 @@ fn kills_leave_the_journal_as_an_uninterrupted_twin_has_it() {
     assert_eq!(last.len(), PARTITIONS as usize);
     report.note(&serving.stop());
 
-    let compared = twin::compare(PARTITIONS, read_all(&dir.path().join("journal")), &seen);
-    report.back_after_ms.sort_unstable();
-    println!(
-        "{report:?}\n{offered} hits let through, {} states seen, {compared} compared, all equal",
-        seen.len()
-    );
-    assert_eq!(
-        compared,
-        seen.len(),
-        "every state that was seen is compared"
-    );
-    assert!(10 * kills < compared as u64, "enough was seen");
     assert!(1_000 < offered, "enough was offered: {offered}");
-    assert!(0 < report.restored, "snapshots were used");
+    let compared = twin::compare(PARTITIONS, read_all(&dir.path().join("journal")), &seen);
+    report.check(kills, seen.len(), compared);
 }
 
 /// A port without a listener.

@@ -66,6 +66,41 @@ impl Link {
         self.answers.wake();
     }
 
+    /// The next request, which is an append: whose, and its id.
+    fn next_append(&mut self) -> (AgentPeer, u64) {
+        match self.next_request() {
+            (peer, Request::Append { id, .. }) => (peer, id),
+            (_, other) => panic!("{other:?}"),
+        }
+    }
+
+    /// The append with this id; those that come before it are `under_way` from then on.
+    fn append_of(&mut self, id: u64, under_way: &mut Vec<(AgentPeer, u64)>) -> AgentPeer {
+        loop {
+            match self.next_append() {
+                (peer, found) if found == id => return peer,
+                other => under_way.push(other),
+            }
+        }
+    }
+
+    fn answer_append(&mut self, peer: &AgentPeer, id: u64, partition: u32, offset: u64) {
+        let appended = FromAggregator::Appended {
+            id,
+            partition,
+            offset,
+        };
+        self.answer(peer, &appended);
+    }
+
+    /// Answers this number of appends to partition 0: those under way, and those that come.
+    fn answer_appends(&mut self, mut under_way: Vec<(AgentPeer, u64)>, count: u64) {
+        for offset in 0..count {
+            let (peer, id) = under_way.pop().unwrap_or_else(|| self.next_append());
+            self.answer_append(&peer, id, 0, offset);
+        }
+    }
+
     fn until(&self, what: &str, mut is: impl FnMut(&Self) -> bool) {
         let begun = Instant::now();
         while !is(self) {
@@ -96,6 +131,28 @@ impl Link {
         };
         self.answer(&peer, &welcome);
         hitter.join().unwrap()
+    }
+}
+
+/// Domains of one partition, 0, with names so long that a record of them has more than 100 kB.
+fn long_domains() -> Vec<String> {
+    let of_first = |one: &String| partition_of_pair("api.search", one, 4) == 0;
+    let domains = (0..).map(|n| format!("{n:0>200}")).filter(of_first);
+    domains.take(500).collect()
+}
+
+fn send_append(hitter: &mut Hitter, id: u64, partition: u32, record: &[u8]) {
+    hitter.peer.send_message(&FromAgent::Append {
+        id,
+        partition,
+        record,
+    });
+}
+
+fn await_appended(hitter: &mut Hitter, count: u64) {
+    for _ in 0..count {
+        let answer = hitter.peer.answer();
+        assert!(matches!(answer, FromAggregator::Appended { .. }));
     }
 }
 
@@ -168,20 +225,11 @@ fn appends_under_way_stop_the_reading_of_their_connection_alone() {
     let mut link = Link::start(Bounds::default(), 100);
     let mut greedy = link.welcome();
     let mut modest = link.welcome();
-    let of_first = |one: &String| partition_of_pair("api.search", one, 4) == 0;
-    let domains = (0..).map(|n| format!("{n:0>200}")).filter(of_first);
-    let domains: Vec<String> = domains.take(500).collect();
     let partition = partition_of_pair("api.search", "acme", 4);
-    let record = greedy.record("api.search", &domains);
+    let record = greedy.record("api.search", &long_domains());
     assert!((100_000..128 << 10).contains(&record.len()));
     let sends = std::thread::spawn(move || {
-        for id in 0..40 {
-            greedy.peer.send_message(&FromAgent::Append {
-                id,
-                partition: 0,
-                record: &record,
-            });
-        }
+        (0..40).for_each(|id| send_append(&mut greedy, id, 0, &record));
         greedy
     });
     // The log answers nothing: appends in flight stay below the bound plus one record.
@@ -192,129 +240,46 @@ fn appends_under_way_stop_the_reading_of_their_connection_alone() {
     // Another agent goes on, and meanwhile the first gets nothing more in flight.
     for id in 100..120 {
         let small = modest.record("api.search", &["acme".to_owned()]);
-        modest.peer.send_message(&FromAgent::Append {
-            id,
-            partition,
-            record: &small,
-        });
-        loop {
-            match link.next_request() {
-                (peer, Request::Append { id: found, .. }) if found == id => {
-                    let appended = FromAggregator::Appended {
-                        id,
-                        partition,
-                        offset: 7,
-                    };
-                    link.answer(&peer, &appended);
-                    break;
-                }
-                (peer, Request::Append { id, .. }) => under_way.push((peer, id)),
-                other => panic!("{other:?}"),
-            }
-        }
-        assert!(matches!(
-            modest.peer.answer(),
-            FromAggregator::Appended { .. }
-        ));
+        send_append(&mut modest, id, partition, &small);
+        let peer = link.append_of(id, &mut under_way);
+        link.answer_append(&peer, id, partition, 7);
+        await_appended(&mut modest, 1);
         let bytes = link.counters.appends_bytes.load(Ordering::Relaxed);
         assert!(bytes < 2 << 20, "{bytes}");
         std::thread::sleep(Duration::from_millis(5));
     }
     // Once answers come, everything is read.
-    let mut answered = 0;
-    while answered < 40 {
-        let (peer, id) = match under_way.pop() {
-            Some(one) => one,
-            None => match link.next_request() {
-                (peer, Request::Append { id, .. }) => (peer, id),
-                (_, other) => panic!("{other:?}"),
-            },
-        };
-        let partition = 0;
-        let offset = answered;
-        link.answer(
-            &peer,
-            &FromAggregator::Appended {
-                id,
-                partition,
-                offset,
-            },
-        );
-        answered += 1;
-    }
+    link.answer_appends(under_way, 40);
     let mut greedy = sends.join().unwrap();
-    for _ in 0..40 {
-        assert!(matches!(
-            greedy.peer.answer(),
-            FromAggregator::Appended { .. }
-        ));
-    }
+    await_appended(&mut greedy, 40);
     assert_eq!(link.counters.appends_bytes.load(Ordering::Relaxed), 0);
 }
 
 /// How many records each of several connections sends.
-const EACH: usize = 5;
+const EACH: u64 = 5;
 
 #[test]
 fn appends_of_one_address_hold_up_no_other() {
     let mut link = Link::start(Bounds::default(), 100);
-    let of_first = |one: &String| partition_of_pair("api.search", one, 4) == 0;
-    let domains = (0..).map(|n| format!("{n:0>200}")).filter(of_first);
-    let domains: Vec<String> = domains.take(500).collect();
+    let domains = long_domains();
     let mut modest = link.welcome_from([127, 0, 0, 2]);
     let mut greedy: Vec<Hitter> = (0..6).map(|_| link.welcome()).collect();
     let record = greedy[0].record("api.search", &domains);
     for one in &mut greedy {
-        for id in 1..=EACH as u64 {
-            one.peer.send_message(&FromAgent::Append {
-                id,
-                partition: 0,
-                record: &record,
-            });
-        }
+        (1..=EACH).for_each(|id| send_append(one, id, 0, &record));
     }
     // Nothing is answered: some twenty records reach the bound, and one more was being read.
     link.until("the address waits", |link| {
         1 == link.counters.addresses_held.load(Ordering::Relaxed)
     });
     let small = modest.record("api.search", &domains[..1]);
-    modest.peer.send_message(&FromAgent::Append {
-        id: 100,
-        partition: 0,
-        record: &small,
-    });
+    send_append(&mut modest, 100, 0, &small);
     let mut under_way = Vec::new();
-    loop {
-        match link.next_request() {
-            (_, Request::Append { id: 100, .. }) => break,
-            (peer, Request::Append { id, .. }) => under_way.push((peer, id)),
-            other => panic!("{other:?}"),
-        }
-    }
+    link.append_of(100, &mut under_way);
     assert!((15..28).contains(&under_way.len()), "{}", under_way.len());
     // Once answers come, everything is read.
-    let mut answered = 0;
-    while answered < greedy.len() * EACH {
-        let (peer, id) = match under_way.pop() {
-            Some(one) => one,
-            None => match link.next_request() {
-                (peer, Request::Append { id, .. }) => (peer, id),
-                (_, other) => panic!("{other:?}"),
-            },
-        };
-        let (partition, offset) = (0, answered as u64);
-        let appended = FromAggregator::Appended {
-            id,
-            partition,
-            offset,
-        };
-        link.answer(&peer, &appended);
-        answered += 1;
-    }
+    link.answer_appends(under_way, greedy.len() as u64 * EACH);
     for one in &mut greedy {
-        for _ in 0..EACH {
-            let answer = one.peer.answer();
-            assert!(matches!(answer, FromAggregator::Appended { .. }));
-        }
+        await_appended(one, EACH);
     }
 }

@@ -70,24 +70,7 @@ pub fn an_operator_may_ask_any_aggregator_of_a_fleet(kafka: &LocalKafka) {
     let (code, text) = run(command(&one, &["ban", "nothing", "mallory"]));
     assert_eq!(code, Some(65), "{text}");
 
-    // Two at once, each expecting the same version: the log decides.
-    let version_of = |of: &Aggregator| get(of.http, "/v1/limits")?["version"].as_u64();
-    until("both know the newest version", || {
-        version_of(&one).is_some() && version_of(&one) == version_of(&two)
-    });
-    let expected = version_of(&one).expect("an answer").to_string();
-    let unban = |(of, domain): (&&Aggregator, &String)| {
-        let args = ["unban", "search", domain, "--expect-version", &expected];
-        command(of, &args)
-    };
-    let codes = codes_of(fleet.iter().zip(&domains).map(unban));
-    assert_eq!(codes, [Some(0), Some(75)]);
-    until("one of them is not banned any more", || {
-        let left = |domain| causes(&fleet, domain).map(|causes| causes.len());
-        left(&domains[0])
-            .zip(left(&domains[1]))
-            .is_some_and(|(a, b)| a + b == 1)
-    });
+    of_two_acts_on_one_version_the_log_lets_one_win(fleet, [&domains[0], &domains[1]]);
 
     // The partitions move, and the amendments move with them.
     drop(one);
@@ -95,27 +78,44 @@ pub fn an_operator_may_ask_any_aggregator_of_a_fleet(kafka: &LocalKafka) {
     until("what was written is still in force", || {
         causes(&[&two], "mallory").is_some_and(|causes| causes == ["banned"; 2])
     });
+    an_audit_lists_the_ban_everywhere(kafka, &prefix);
+}
+
+/// Two at once, each expecting the same version.
+fn of_two_acts_on_one_version_the_log_lets_one_win(fleet: [&Aggregator; 2], banned: [&str; 2]) {
+    let [one, two] = fleet;
+    let version_of = |of: &Aggregator| get(of.http, "/v1/limits")?["version"].as_u64();
+    until("both know the newest version", || {
+        version_of(one).is_some() && version_of(one) == version_of(two)
+    });
+    let expected = version_of(one).expect("an answer").to_string();
+    let unban = |(of, domain): (&Aggregator, &str)| {
+        let args = ["unban", "search", domain, "--expect-version", &expected];
+        command(of, &args)
+    };
+    let codes = codes_of(fleet.into_iter().zip(banned).map(unban));
+    assert_eq!(codes, [Some(0), Some(75)]);
+    until("one of them is not banned any more", || {
+        let left = |domain| causes(&fleet, domain).map(|causes| causes.len());
+        left(banned[0])
+            .zip(left(banned[1]))
+            .is_some_and(|(a, b)| a + b == 1)
+    });
+}
+
+fn an_audit_lists_the_ban_everywhere(kafka: &LocalKafka, prefix: &str) {
+    let args = ["audit", "--model", "all", "--format", "json", "-q"];
     let mut audit = tollgate();
     audit
-        .args([
-            "audit",
-            "--kafka",
-            kafka.bootstrap(),
-            "--topic-prefix",
-            &prefix,
-        ])
-        .args(["--model", "all", "--format", "json", "-q"]);
+        .args(args)
+        .args(["--kafka", kafka.bootstrap(), "--topic-prefix", prefix]);
     let (code, text) = run(audit);
     assert_eq!(code, Some(0), "{text}");
     let report: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(report["equal"], true, "{report}");
     let amendments = report["amendments"].as_array().expect("a list");
-    let everywhere = |amendments: &&Value| {
-        let act = amendments["amendment"].as_str().unwrap_or_default();
-        act.starts_with("ban * mallory until 2")
-    };
-    assert!(
-        amendments.iter().any(|amendments| everywhere(&amendments)),
-        "{amendments:?}"
-    );
+    let mut acts = amendments.iter().map(|one| one["amendment"].as_str());
+    let everywhere =
+        acts.any(|act| act.is_some_and(|act| act.starts_with("ban * mallory until 2")));
+    assert!(everywhere, "{amendments:?}");
 }

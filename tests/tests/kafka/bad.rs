@@ -3,12 +3,13 @@
 //! partition, each is counted, and the refused ones are kept as dead letters, in a bounded topic, with reason
 //! and offset.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use rdkafka::message::Message as _;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rdkafka::{ClientConfig, Offset};
 use serde_json::Value;
+use tollgate_log::clock::wall;
 use tollgate_shared::log_position::LogId;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::partition_of_pair;
@@ -82,11 +83,8 @@ fn batch(agent: &str, domain: &str, sent: Timestamp) -> Vec<u8> {
     writer.as_slice().to_vec()
 }
 
-pub fn foreign_records_become_dead_letters_and_stop_nothing(kafka: &LocalKafka) {
-    let (dir, prefix) = (directory(), kafka.fresh_name("bad"));
-    let mut one = Aggregator::start(dir.path(), kafka, &prefix, "agg-1", false);
-    await_whole(&[&one]);
-    let topic = format!("{prefix}.hits");
+/// Records that only aggregators may write, under a key that is not theirs.
+fn forgeries() -> [Vec<u8>; 3] {
     let forger = MacKey::derive(b"forger");
     let pen = || RecordPen::new(&forger, PARTITION);
     let tick = Tick {
@@ -103,15 +101,19 @@ pub fn foreign_records_become_dead_letters_and_stop_nothing(kafka: &LocalKafka) 
         digest: [7; 32],
     };
     let total = Total::guarded(1, 1);
-    let forged = [
+    [
         pen().tick(&tick),
         pen().limits_activation(&activation),
         pen().totals("wide", (0, 1), &[total]),
-    ];
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("since then");
-    let now = Timestamp::ZERO.saturating_add(Span::from_std(now));
+    ]
+}
+
+pub fn foreign_records_become_dead_letters_and_stop_nothing(kafka: &LocalKafka) {
+    let (dir, prefix) = (directory(), kafka.fresh_name("bad"));
+    let mut one = Aggregator::start(dir.path(), kafka, &prefix, "agg-1", false);
+    await_whole(&[&one]);
+    let topic = format!("{prefix}.hits");
+    let now = wall();
     let behind = Timestamp::from_micros(now.as_micros() - YEAR.as_micros());
     let (ahead_of, behind_of) = (domain("ahead", true), domain("behind", true));
     produce(
@@ -123,7 +125,7 @@ pub fn foreign_records_become_dead_letters_and_stop_nothing(kafka: &LocalKafka) 
             vec![1, 2, 0x97],
         ],
     );
-    produce(kafka, &topic, &forged);
+    produce(kafka, &topic, &forgeries());
     produce(
         kafka,
         &topic,

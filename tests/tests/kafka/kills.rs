@@ -88,6 +88,21 @@ impl Report {
         PARTITIONS as usize * 2 < self.assigned
     }
 
+    /// Checks that enough happened, and that all states that were seen were compared.
+    fn check(&mut self, kills: u64, seen: usize, compared: usize) {
+        self.takeovers_ms.sort_unstable();
+        println!("{self:?}\n{seen} states seen, {compared} compared, all equal");
+        assert_eq!(compared, seen, "every state that was seen is compared");
+        assert!(10 * kills < compared as u64, "enough was seen");
+        assert!(0 < self.restored, "snapshots were used");
+        assert!(0 < self.redelivered, "some came twice");
+        assert!(
+            0 < self.broker_restarts || kills <= KILLS_BETWEEN_RESTARTS,
+            "the broker went, too"
+        );
+        assert!(self.has_moved(), "partitions moved");
+    }
+
     fn note(&mut self, lines: &[String]) {
         let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
         self.assigned += count(" assigned");
@@ -99,60 +114,64 @@ impl Report {
     }
 }
 
-pub fn kills_leave_the_state_of_an_uninterrupted_twin(_shared: &LocalKafka) {
-    let (kills, seed) = twin::kills_and_seed(KILLS);
-    let broker = Broker::start();
-    let (dir, prefix) = (directory(), broker.now().fresh_name("kills"));
-    let start = |slot: usize| {
+/// Aggregators, one for each slot at most, on a broker of their own.
+struct Fleet {
+    broker: Broker,
+    dir: TempDir,
+    prefix: String,
+    slots: Vec<Option<Aggregator>>,
+    /// Of those that run. Another thread observes them.
+    addresses: Arc<Mutex<BTreeMap<String, SocketAddr>>>,
+}
+
+impl Fleet {
+    fn start() -> Self {
+        let broker = Broker::start();
+        let (dir, prefix) = (directory(), broker.now().fresh_name("kills"));
+        let mut fleet = Self {
+            broker,
+            dir,
+            prefix,
+            slots: (0..FLEET).map(|_| None).collect(),
+            addresses: Arc::default(),
+        };
+        fleet.start_missing();
+        fleet
+    }
+
+    fn start_slot(&mut self, slot: usize) {
         // Static members get back what they had, others wait until the dead member is missed.
-        Aggregator::start(
-            dir.path(),
-            &broker.now(),
-            &prefix,
-            &format!("agg-{slot}"),
-            slot == 0,
-        )
-    };
-    let mut fleet: Vec<Option<Aggregator>> = (0..FLEET).map(|slot| Some(start(slot))).collect();
-    let whole = |fleet: &[Option<Aggregator>]| {
-        await_whole(&fleet.iter().flatten().collect::<Vec<_>>());
-    };
-    whole(&fleet);
+        let (name, is_static) = (format!("agg-{slot}"), slot == 0);
+        let kafka = &self.broker.now();
+        let started = Aggregator::start(self.dir.path(), kafka, &self.prefix, &name, is_static);
+        self.slots[slot] = Some(started);
+    }
 
-    let done = Arc::new(AtomicBool::new(false));
-    let traffic = {
-        let (done, bootstrap, prefix) = (
-            Arc::clone(&done),
-            broker.now().bootstrap().to_owned(),
-            prefix.clone(),
-        );
-        std::thread::spawn(move || offer(&bootstrap, &prefix, seed, &done))
-    };
-    let addresses = Arc::new(Mutex::new(BTreeMap::new()));
-    let seen = {
-        let (done, addresses) = (Arc::clone(&done), Arc::clone(&addresses));
-        std::thread::spawn(move || watch(&addresses, &done))
-    };
-    let tell = |fleet: &[Option<Aggregator>]| {
-        *addresses.lock().expect("whole") = fleet
-            .iter()
-            .flatten()
-            .map(|aggregator| (aggregator.name.clone(), aggregator.http))
-            .collect();
-    };
-    tell(&fleet);
-
-    let (mut random, mut report) = (Random::of(seed, "kills", 0), Report::default());
-    let between = KILLS_BETWEEN_RESTARTS.max(kills / KILLS_PARTS);
-    while report.kills < kills || (!report.has_moved() && report.kills < 4 * kills) {
-        if (report.broker_restarts + 1) * between <= report.kills {
-            broker.restart();
-            report.broker_restarts += 1;
+    /// Starts all that do not run, and waits until all partitions are ruled.
+    fn start_missing(&mut self) {
+        for slot in 0..FLEET {
+            if self.slots[slot].is_none() {
+                self.start_slot(slot);
+            }
         }
-        // The random schedule of faults is the test; this waits for nothing.
-        std::thread::sleep(Duration::from_millis(random.below(900)));
+        self.note_addresses();
+        self.await_whole();
+    }
+
+    fn await_whole(&self) {
+        await_whole(&self.slots.iter().flatten().collect::<Vec<_>>());
+    }
+
+    fn note_addresses(&self) {
+        let running = self.slots.iter().flatten();
+        let addresses = running.map(|aggregator| (aggregator.name.clone(), aggregator.http));
+        *self.addresses.lock().expect("whole") = addresses.collect();
+    }
+
+    /// Kills or stops the aggregator of a random slot, or starts it if it does not run.
+    fn disturb(&mut self, random: &mut Random, report: &mut Report) {
         let slot = random.below(FLEET as u64) as usize;
-        match fleet[slot].take() {
+        match self.slots[slot].take() {
             Some(aggregator) => {
                 let killed = random.below(6) != 0;
                 let lines = if killed {
@@ -164,56 +183,63 @@ pub fn kills_leave_the_state_of_an_uninterrupted_twin(_shared: &LocalKafka) {
                 report.stops += u64::from(!killed);
                 report.note(&lines);
                 // Either the others take over, or this one is back before it is missed.
-                if random.below(3) == 0 && fleet.iter().any(Option::is_some) {
+                if random.below(3) == 0 && self.slots.iter().any(Option::is_some) {
                     let begun = Instant::now();
-                    whole(&fleet);
+                    self.await_whole();
                     report.takeovers_ms.push(begun.elapsed().as_millis());
                 }
             }
-            None => fleet[slot] = Some(start(slot)),
+            None => self.start_slot(slot),
         }
-        tell(&fleet);
+        self.note_addresses();
     }
-    for (slot, place) in fleet.iter_mut().enumerate() {
-        place.get_or_insert_with(|| start(slot));
+}
+
+pub fn kills_leave_the_state_of_an_uninterrupted_twin(_shared: &LocalKafka) {
+    let (kills, seed) = twin::kills_and_seed(KILLS);
+    let mut fleet = Fleet::start();
+    let done = Arc::new(AtomicBool::new(false));
+    let traffic = {
+        let bootstrap = fleet.broker.now().bootstrap().to_owned();
+        let (done, prefix) = (Arc::clone(&done), fleet.prefix.clone());
+        std::thread::spawn(move || offer(&bootstrap, &prefix, seed, &done))
+    };
+    let seen = {
+        let (done, addresses) = (Arc::clone(&done), Arc::clone(&fleet.addresses));
+        std::thread::spawn(move || watch(&addresses, &done))
+    };
+
+    let (mut random, mut report) = (Random::of(seed, "kills", 0), Report::default());
+    let between = KILLS_BETWEEN_RESTARTS.max(kills / KILLS_PARTS);
+    while report.kills < kills || (!report.has_moved() && report.kills < 4 * kills) {
+        if (report.broker_restarts + 1) * between <= report.kills {
+            fleet.broker.restart();
+            report.broker_restarts += 1;
+        }
+        // The random schedule of faults is the test; this waits for nothing.
+        std::thread::sleep(Duration::from_millis(random.below(900)));
+        fleet.disturb(&mut random, &mut report);
     }
-    tell(&fleet);
-    whole(&fleet);
+    fleet.start_missing();
     done.store(true, Ordering::Relaxed);
     let (offered, redelivered) = traffic.join().expect("traffic");
     report.redelivered = redelivered;
     let mut seen = seen.join().expect("samples");
     // Once more, after the last hit.
-    whole(&fleet);
-    let last: BTreeMap<u32, u64> = fleet
-        .iter()
-        .flatten()
+    fleet.await_whole();
+    let running = fleet.slots.iter().flatten();
+    let last: BTreeMap<u32, u64> = running
         .flat_map(|aggregator| sample(aggregator.http, &mut seen))
         .collect();
     assert_eq!(last.len(), PARTITIONS as usize);
-    for aggregator in fleet.into_iter().flatten() {
+    for aggregator in fleet.slots.drain(..).flatten() {
         report.note(&aggregator.stop());
     }
 
-    let compared = twin::compare(PARTITIONS, read_all(&broker.now(), &prefix), &seen);
-    report.takeovers_ms.sort_unstable();
-    println!(
-        "{report:?}\n{offered} batches offered, {} states seen, {compared} compared, all equal",
-        seen.len()
-    );
-    assert_eq!(
-        compared,
-        seen.len(),
-        "every state that was seen is compared"
-    );
-    assert!(10 * kills < compared as u64, "enough was seen");
-    assert!(0 < report.restored, "snapshots were used");
-    assert!(0 < report.redelivered, "some came twice");
-    assert!(
-        0 < report.broker_restarts || kills <= KILLS_BETWEEN_RESTARTS,
-        "the broker went, too"
-    );
-    assert!(report.has_moved(), "partitions moved");
+    let log = read_all(&fleet.broker.now(), &fleet.prefix);
+    let compared = twin::compare(PARTITIONS, log, &seen);
+    println!("{offered} batches offered");
+    report.check(kills, seen.len(), compared);
 }
 
 /// Offers hits, duplicates, old batches, batches for the wrong partition and garbage until `done`. Returns how many

@@ -70,6 +70,25 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
         "version = 1\nrules = 2\n[rate.x]\nrate = \"often\"\n",
     );
 
+    let (one, two) = documents_are_pushed_once(&pusher);
+    versions_are_compared_shown_and_rolled_back(&pusher, one, two);
+    changes_of_the_version_in_force(&pusher);
+    a_candidate_is_promoted(&pusher);
+
+    of_two_pushes_at_once_one_wins(&pusher);
+
+    // An aggregator that follows no file rules by what was pushed.
+    let latest = latest(&pusher);
+    follow_no_file(pusher.dir.path());
+    let one = Aggregator::start(pusher.dir.path(), kafka, &pusher.prefix, "agg-1", false);
+    await_whole(&[&one]);
+    let limits = get(one.http, "/v1/limits").expect("an answer");
+    assert_eq!(limits["version"].as_u64(), Some(latest));
+    rows_of_a_file_are_one_small_record(&pusher, &one);
+}
+
+/// Pushes two documents, among others that are refused or in force already; returns their versions.
+fn documents_are_pushed_once(pusher: &Pusher<'_>) -> (u64, u64) {
     let (code, text) = pusher.push("bad.toml", &[]);
     assert_eq!(code, Some(65), "{text}");
     let (code, first) = pusher.push("a.toml", &[]);
@@ -96,7 +115,10 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
     let (code, second) = pusher.push("b.toml", &["--by", "ann"]);
     let two = second["version"].as_u64().expect("a version");
     assert_eq!((code, one < two), (Some(0), true), "{second}");
+    (one, two)
+}
 
+fn versions_are_compared_shown_and_rolled_back(pusher: &Pusher<'_>, one: u64, two: u64) {
     let (code, text) = pusher.run(&["diff", &one.to_string()]);
     assert_eq!(code, Some(1), "{text}");
     assert!(
@@ -125,37 +147,23 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
     assert_eq!((code, text.lines().count()), (Some(0), 3), "{text}");
     assert!(text.contains(": too many"), "{text}");
     assert_eq!(text.matches(" ann").count(), 1, "{text}");
+}
 
-    changes_of_the_version_in_force(&pusher);
-    a_candidate_is_promoted(&pusher);
-
-    // Two at the same time: the log lets one win, and the other gets an error, unless it came
-    // after.
-    let mut winners = 0;
+/// The log lets one win; the other gets an error, unless it came after.
+fn of_two_pushes_at_once_one_wins(pusher: &Pusher<'_>) {
     for round in 0..3 {
         let pushes: Vec<_> = (0..2)
             .map(|n| {
                 let file = format!("race-{n}.toml");
                 pusher.write(&file, &format!("# {round} {n}\n{LIMITS}"));
                 let mut push = pusher.command(&["push", &file, "--reason", "race"]);
-                push.args(["--expect-version", &latest(&pusher).to_string()]);
+                push.args(["--expect-version", &latest(pusher).to_string()]);
                 push
             })
             .collect();
         let codes = codes_of(pushes);
         assert_eq!(codes, [Some(0), Some(75)], "round {round}");
-        winners += 1;
     }
-    assert_eq!(winners, 3);
-
-    // An aggregator that follows no file rules by what was pushed.
-    let latest = latest(&pusher);
-    follow_no_file(pusher.dir.path());
-    let one = Aggregator::start(pusher.dir.path(), kafka, &pusher.prefix, "agg-1", false);
-    await_whole(&[&one]);
-    let limits = get(one.http, "/v1/limits").expect("an answer");
-    assert_eq!(limits["version"].as_u64(), Some(latest));
-    rows_of_a_file_are_one_small_record(&pusher, &one);
 }
 
 /// A version that changes some rows is one record with those rows, whatever the document's size.

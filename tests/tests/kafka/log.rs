@@ -39,8 +39,44 @@ pub fn kafka_keeps_every_promise_of_a_log(kafka: &LocalKafka) {
     });
 }
 
-/// A topic that does not fit: its name, its partitions, its settings.
-type Unfit<'a> = (&'a str, i32, &'a [(&'a str, &'a str)]);
+/// A topic that does not fit: what is wrong, the topic's name, its partitions, its settings.
+type Unfit<'a> = (&'a str, &'a str, i32, &'a [(&'a str, &'a str)]);
+
+const APPEND_TIME: (&str, &str) = ("message.timestamp.type", "LogAppendTime");
+
+const UNFIT: [Unfit<'_>; 6] = [
+    (
+        "message.timestamp.type",
+        "hits",
+        3,
+        &[("message.timestamp.type", "CreateTime")],
+    ),
+    (
+        "cleanup.policy",
+        "denials",
+        3,
+        &[APPEND_TIME, ("cleanup.policy", "compact")],
+    ),
+    (
+        "retention.ms",
+        "limits",
+        1,
+        &[APPEND_TIME, ("retention.ms", "1000")],
+    ),
+    (
+        "partitions",
+        "limits",
+        2,
+        &[APPEND_TIME, ("retention.ms", "-1")],
+    ),
+    ("cleanup.policy", "state", 3, &[APPEND_TIME]),
+    (
+        "unclean.leader.election.enable",
+        "hits",
+        3,
+        &[APPEND_TIME, ("unclean.leader.election.enable", "true")],
+    ),
+];
 
 pub fn missing_topics_are_made_and_unfit_ones_refused(kafka: &LocalKafka) {
     let wanted = config(kafka.bootstrap(), kafka.fresh_name("made"));
@@ -76,47 +112,23 @@ pub fn missing_topics_are_made_and_unfit_ones_refused(kafka: &LocalKafka) {
     assert_eq!((setting, found), ("partitions", PARTITIONS.to_string()));
     assert_eq!(expected, Expected::Exactly(u64::from(PARTITIONS) + 1));
 
-    let append_time = ("message.timestamp.type", "LogAppendTime");
-    let unfit: [(&str, Unfit<'_>); 6] = [
-        (
-            "message.timestamp.type",
-            ("hits", 3, &[("message.timestamp.type", "CreateTime")]),
-        ),
-        (
-            "cleanup.policy",
-            ("denials", 3, &[append_time, ("cleanup.policy", "compact")]),
-        ),
-        (
-            "retention.ms",
-            ("limits", 1, &[append_time, ("retention.ms", "1000")]),
-        ),
-        (
-            "partitions",
-            ("limits", 2, &[append_time, ("retention.ms", "-1")]),
-        ),
-        ("cleanup.policy", ("state", 3, &[append_time])),
-        (
-            "unclean.leader.election.enable",
-            (
-                "hits",
-                3,
-                &[append_time, ("unclean.leader.election.enable", "true")],
-            ),
-        ),
-    ];
-    for (wrong, (topic, partitions, properties)) in unfit {
-        let prefix = kafka.fresh_name("unfit");
-        let topic = format!("{prefix}.{topic}");
-        create(kafka, &topic, partitions, properties);
-        let fault = kafka::check(&config(kafka.bootstrap(), prefix), kafka::Missing::Create)
-            .expect_err("unfit");
-        let text = fault.to_string();
-        assert!(text.contains(&topic), "{text}");
-        let KafkaFault::Unfit { setting, .. } = fault else {
-            panic!("{text}");
-        };
-        assert_eq!(setting, wrong, "{text}");
+    for unfit in UNFIT {
+        is_refused(kafka, unfit);
     }
+}
+
+fn is_refused(kafka: &LocalKafka, (wrong, topic, partitions, properties): Unfit<'_>) {
+    let prefix = kafka.fresh_name("unfit");
+    let topic = format!("{prefix}.{topic}");
+    create(kafka, &topic, partitions, properties);
+    let fault = kafka::check(&config(kafka.bootstrap(), prefix), kafka::Missing::Create)
+        .expect_err("unfit");
+    let text = fault.to_string();
+    assert!(text.contains(&topic), "{text}");
+    let KafkaFault::Unfit { setting, .. } = fault else {
+        panic!("{text}");
+    };
+    assert_eq!(setting, wrong, "{text}");
 }
 
 pub fn two_logs_follow_the_same_records(kafka: &LocalKafka) {

@@ -109,7 +109,6 @@ pub fn snapshots_are_read_whole_or_skipped(kafka: &LocalKafka) {
         ..KafkaConfig::new(kafka.bootstrap())
     };
     kafka::check(&config, kafka::Missing::Create).expect("topics");
-    let topic = format!("{}.state", config.topic_prefix);
     let state = StateTopic::new(config.clone(), 1);
     assert!(uptos(&state).is_empty());
 
@@ -136,27 +135,7 @@ pub fn snapshots_are_read_whole_or_skipped(kafka: &LocalKafka) {
     write(&state, 30, &chunks(4, 5));
     assert_eq!(uptos(&state), [30, 20, 15]);
 
-    // Remove a chunk of the newest snapshot, as if it had never been written.
-    let all = records(kafka, &topic);
-    let is_chunk = |record: &&Raw| record.2.as_ref().is_some_and(|v| v.len() == 100_002);
-    let (_, key, _) = all.iter().rev().find(is_chunk).expect("the third chunk");
-    put(kafka, &topic, key, None);
-    assert_eq!(uptos(&state), [20, 15], "a chunk is gone");
-
-    // A manifest of a later format, and one with later rules.
-    let is_manifest = |record: &&Raw| record.2.as_ref().is_some_and(|v| v.len() < 200);
-    let manifests: Vec<&Raw> = all.iter().filter(is_manifest).collect();
-    let (_, key, value) = manifests[1];
-    let mut later = value.clone().expect("a manifest");
-    let name = b"format";
-    let at = later.windows(name.len()).position(|bytes| bytes == name);
-    let number = at.expect("the format's name") + name.len();
-    assert_eq!(later[number], 1, "the format");
-    later[number] = 2;
-    put(kafka, &topic, key, Some(&later));
-    assert_eq!(uptos(&state), [15]);
-    let older_build = StateTopic::new(config.clone(), 0);
-    assert!(uptos(&older_build).is_empty(), "of later rules");
+    a_broken_snapshot_is_skipped(kafka, &config, &state);
 
     // The digest reveals bytes that changed under a whole snapshot.
     write(&state, 40, &chunks(5, 3));
@@ -178,6 +157,32 @@ pub fn snapshots_are_read_whole_or_skipped(kafka: &LocalKafka) {
     assert_eq!((found[0].id.upto, found[1].id.upto), (50, 50));
     let read = |at: usize| reader.chunks(PARTITION, &found[at]).expect("whole");
     assert!(read(0) == chunks(7, 2) && read(1) == chunks(6, 4));
+}
+
+/// Of three snapshots, up to 30, 20 and 15.
+fn a_broken_snapshot_is_skipped(kafka: &LocalKafka, config: &KafkaConfig, state: &StateTopic) {
+    let topic = format!("{}.state", config.topic_prefix);
+    // Remove a chunk of the newest snapshot, as if it had never been written.
+    let all = records(kafka, &topic);
+    let is_chunk = |record: &&Raw| record.2.as_ref().is_some_and(|v| v.len() == 100_002);
+    let (_, key, _) = all.iter().rev().find(is_chunk).expect("the third chunk");
+    put(kafka, &topic, key, None);
+    assert_eq!(uptos(state), [20, 15], "a chunk is gone");
+
+    // A manifest of a later format, and one with later rules.
+    let is_manifest = |record: &&Raw| record.2.as_ref().is_some_and(|v| v.len() < 200);
+    let manifests: Vec<&Raw> = all.iter().filter(is_manifest).collect();
+    let (_, key, value) = manifests[1];
+    let mut later = value.clone().expect("a manifest");
+    let name = b"format";
+    let at = later.windows(name.len()).position(|bytes| bytes == name);
+    let number = at.expect("the format's name") + name.len();
+    assert_eq!(later[number], 1, "the format");
+    later[number] = 2;
+    put(kafka, &topic, key, Some(&later));
+    assert_eq!(uptos(state), [15]);
+    let older_build = StateTopic::new(config.clone(), 0);
+    assert!(uptos(&older_build).is_empty(), "of later rules");
 }
 
 /// The current hour, by the clock of brokers and writers.
