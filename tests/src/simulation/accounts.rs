@@ -29,7 +29,7 @@ pub struct Life {
     /// Calls with a min, which stay separate entries: calls let through, and calls ruled.
     bulk: BTreeMap<Bulk, (u64, u64)>,
     /// The same copies by guard mark.
-    pub(super) guards: GuardSums,
+    guards: GuardSums,
     /// Sequences of batches in the log, by partition.
     sequences: BTreeMap<u32, BTreeSet<u64>>,
     /// Sequences of batches that were in the log before it lost records, whether or not they still are.
@@ -40,7 +40,7 @@ pub struct Life {
 
 /// Copies by pair: those let through, and those ruled by the guard mark of their entries.
 #[derive(Clone, Debug, Default)]
-pub(super) struct GuardSums {
+struct GuardSums {
     let_through: Sums,
     surely_guarded: Sums,
     surely_unguarded: Sums,
@@ -49,8 +49,7 @@ pub(super) struct GuardSums {
 }
 
 impl GuardSums {
-    /// Notes a call that was let through.
-    pub(super) fn let_through(&mut self, (r, d): (usize, usize), copies: u32, guard: Guard) {
+    fn let_through(&mut self, (r, d): (usize, usize), copies: u32, guard: Guard) {
         let copies = u64::from(copies);
         self.let_through[r][d] += copies;
         match guard {
@@ -89,10 +88,17 @@ type Bulk = ((usize, usize), u32, u32);
 
 impl Life {
     /// Notes a call that was let through. A min equal to the copies has no effect, and is not recorded.
-    pub fn let_through(&mut self, (r, d): (usize, usize), copies: u32, min: u32) {
+    pub(super) fn let_through(
+        &mut self,
+        (r, d): (usize, usize),
+        copies: u32,
+        min: u32,
+        guard: Guard,
+    ) {
         if copies == 0 {
             return;
         }
+        self.guards.let_through((r, d), copies, guard);
         let bulk = ((r, d), copies, min.max(1));
         match min < copies {
             true => self.bulk.entry(bulk).or_default().0 += 1,

@@ -73,37 +73,45 @@ impl World {
         };
         let stats = process.agent().stats();
         let cover = &mut self.watch.cover;
+        let counted = &mut host.counted;
         let mut since = |before: &mut u64, now: u64, what| {
             cover.add(what, now.saturating_sub(*before));
             *before = now;
         };
-        since(&mut host.gaps, stats.gaps, "feed gap");
-        since(&mut host.silences, stats.silences, "feed silent");
-        since(&mut host.silent_topics, stats.silent_topics, "topic silent");
-        since(&mut host.links_lost, stats.links_lost, "link lost");
+        since(&mut counted.gaps, stats.gaps, "feed gap");
+        since(&mut counted.silences, stats.silences, "feed silent");
         since(
-            &mut host.sent_again,
+            &mut counted.silent_topics,
+            stats.silent_topics,
+            "topic silent",
+        );
+        since(&mut counted.links_lost, stats.links_lost, "link lost");
+        since(
+            &mut counted.sent_again,
             stats.batches_sent_again,
             "batch sent again",
         );
         since(
-            &mut host.dropped_queue,
+            &mut counted.dropped_queue,
             stats.hits_dropped_queue,
             "hits dropped at an agent's queue",
         );
         since(
-            &mut host.dropped_courier,
+            &mut counted.dropped_courier,
             stats.hits_dropped_courier,
             "hits given up by a courier",
         );
         // The first snapshot of each aggregator is the one at the start.
         if (host.owners as u64) < stats.snapshots {
-            since(&mut host.snapshots, stats.snapshots, "snapshot asked anew");
+            since(
+                &mut counted.snapshots,
+                stats.snapshots,
+                "snapshot asked anew",
+            );
         }
         let sees = stats.blind_for.is_none();
-        if std::mem::replace(&mut host.saw, sees) && !sees {
-            cover.see("lease ran out");
-        }
+        let saw = std::mem::replace(&mut counted.saw, sees);
+        cover.see_if("lease ran out", saw && !sees);
         for (r, resource) in COPIES.iter().enumerate() {
             let partition = partition_of_resource(resource, self.plan.partitions);
             let reached = host
@@ -124,7 +132,7 @@ impl World {
     pub(super) fn schedule_flush(&mut self, agent: usize) {
         let host = &mut self.agents[agent];
         if !std::mem::replace(&mut host.flush_due, true) {
-            let (life, pause_us) = (host.life, host.random.between(100, host.flush_pause_us));
+            let (life, pause_us) = (host.life, host.random.between(100, STALE_US));
             self.at_agent(agent, self.now_us + pause_us, move |world| {
                 world.flush(agent, life)
             });
@@ -170,9 +178,9 @@ impl World {
             self.settle_estimates(agent);
         }
         let host = &self.agents[agent];
-        if 1 < host.times && 0 < calls {
-            self.watch.cover.see("burst of calls");
-        }
+        self.watch
+            .cover
+            .see_if("burst of calls", 1 < host.times && 0 < calls);
         let every_us = host.plan.every_us;
         self.check_quiescence();
         for _ in 0..calls {
@@ -245,8 +253,7 @@ impl World {
                 let guard = self.guard_of_allowed(agent, (r, d), allowed);
                 let host = &self.agents[agent];
                 let life = self.watch.accounts.life(host.epoch);
-                life.let_through((r, d), allowed.copies(), min);
-                life.guards.let_through((r, d), allowed.copies(), guard);
+                life.let_through((r, d), allowed.copies(), min, guard);
                 let copies = (asked, allowed.copies());
                 let called_at = self.note_quiescent_call(agent, (r, d), copies, guard);
                 if is_estimated {
@@ -314,11 +321,7 @@ impl World {
             Scope::Resource => "call refused by whole resource",
             _ => "call refused by pair",
         });
-        let (resource, domain) = (RESOURCES[r], DOMAINS[d]);
-        let known = self.known_of(agent, resource, code.partition);
-        if let Some(why) = self.unjustified(agent, (resource, domain), denied, known) {
-            let what = format!("agent {agent} refuses {resource} for {domain} by {code}: {why}");
-            self.violated(3, "a refusal is justified", what);
-        }
+        let pair = (RESOURCES[r], DOMAINS[d]);
+        self.check_refusal(agent, pair, denied, code, "a refusal is justified");
     }
 }

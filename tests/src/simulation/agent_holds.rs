@@ -11,7 +11,7 @@ use tollgate_shared::holdings::TransferId;
 use tollgate_shared::wire::verdict::EndedBy;
 
 use super::agent_host::AgentHost;
-use super::awaited::{Awaited, NotHad};
+use super::awaited::{Awaited, NotHad, Wait};
 use super::copy_limits::COPIES;
 use super::documents::DOMAINS;
 use super::plan::QUIET_US;
@@ -54,7 +54,6 @@ pub struct Holding {
     over: BTreeSet<(usize, u64)>,
     /// Draws how holders react to such an end.
     random_of_over: Random,
-    /// The instant of the last change.
     pub changed_us: u64,
     /// Number of calls that were let through, in all lives.
     pub granted: u64,
@@ -245,10 +244,12 @@ impl World {
         {
             let copies = holding.copies[resource].clone();
             let seize = async move { copies.seize_within(id, WAIT).await.map_err(NotHad::Seize) };
-            holding
-                .awaited
-                .push(Awaited::new(resource, None, now_us, seize));
-            return;
+            let wait = Wait {
+                resource,
+                domain: None,
+                asked_us: now_us,
+            };
+            return holding.awaited.push(Awaited::new(wait, seize));
         }
         let resource = random.below(COPIES.len() as u64) as usize;
         let d = random.below(DOMAINS.len() as u64) as usize;
@@ -262,10 +263,12 @@ impl World {
                 let not_had = |refused| NotHad::Reserve(refused, wanted);
                 reserve.await.map_err(not_had)
             };
-            holding
-                .awaited
-                .push(Awaited::new(resource, Some(d), now_us, reserve));
-            return;
+            let wait = Wait {
+                resource,
+                domain: Some(d),
+                asked_us: now_us,
+            };
+            return holding.awaited.push(Awaited::new(wait, reserve));
         }
         let (taken, min) = match random.one_in(3) {
             true => (copies.reserve_up_to(DOMAINS[d], 1..=wanted), 1),
@@ -390,12 +393,9 @@ impl World {
             return;
         };
         self.watch.cover.see("copies refused as full");
-        let (name, domain) = (COPIES[resource], DOMAINS[d]);
-        let known = self.known_of(agent, name, code.partition);
-        if let Some(why) = self.unjustified(agent, (name, domain), denied, known) {
-            let what = format!("agent {agent} refuses {name} for {domain} by {code}: {why}");
-            self.violated(3, "a refusal of copies is justified", what);
-        }
+        let pair = (COPIES[resource], DOMAINS[d]);
+        let check = "a refusal of copies is justified";
+        self.check_refusal(agent, pair, denied, code, check);
     }
 }
 

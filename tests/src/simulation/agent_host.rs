@@ -13,6 +13,7 @@ use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::FromAggregator;
 
 use super::agent_holds::Holding;
+use super::agent_transport::Wiring;
 use super::clock::Clock;
 use super::copy_limits::COPIES;
 use super::costs::Pending;
@@ -50,10 +51,24 @@ pub(super) struct Followed {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     pub(super) partition: u32,
-    /// The hash of its bytes.
     pub(super) hash: u64,
     /// When it was first sent.
     pub(super) first_us: u64,
+}
+
+/// How much of a process's statistics was covered already.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    pub(super) gaps: u64,
+    pub(super) silences: u64,
+    pub(super) silent_topics: u64,
+    pub(super) links_lost: u64,
+    pub(super) sent_again: u64,
+    pub(super) dropped_queue: u64,
+    pub(super) dropped_courier: u64,
+    pub(super) snapshots: u64,
+    /// Whether it was not blind.
+    pub(super) saw: bool,
 }
 
 /// The host of an agent.
@@ -67,9 +82,7 @@ pub struct AgentHost {
     pub process: Option<SimulatedAgent>,
     /// The process's handles for rates.
     pub rates: Vec<Rate>,
-    /// Its epoch.
     pub epoch: u128,
-    /// The host's clocks.
     pub clock: Clock,
     pub(super) started_mono_us: u64,
     /// Until when the host is frozen.
@@ -82,27 +95,17 @@ pub struct AgentHost {
     pub(super) feeds: Vec<Wire>,
     pub(super) followed: Vec<Followed>,
     pub(super) flushed_us: u64,
-    pub(super) flush_pause_us: u64,
     pub(super) flush_due: bool,
     /// Records sent, by id.
     pub(super) sent: BTreeMap<u64, Batch>,
     /// Messages that wait for the end of a network cut.
     pub(super) held: Vec<(Edge, u64, SocketEvent)>,
-    /// The holds of its services.
     pub holding: Holding,
     /// Estimates that are not settled yet.
     pub(super) estimates: Vec<Pending>,
     pub(super) random: Random,
     pub(super) was_dead: bool,
-    pub(super) gaps: u64,
-    pub(super) silences: u64,
-    pub(super) silent_topics: u64,
-    pub(super) links_lost: u64,
-    pub(super) sent_again: u64,
-    pub(super) dropped_queue: u64,
-    pub(super) dropped_courier: u64,
-    pub(super) snapshots: u64,
-    pub(super) saw: bool,
+    pub(super) counted: Counted,
     /// Whether the lease of copies had run out, by resource.
     pub(super) lapsed: [bool; COPIES.len()],
     /// The newest hello that its process sent to each aggregator, and when. The process
@@ -137,7 +140,6 @@ impl AgentHost {
             feeds: Vec::new(),
             followed: Vec::new(),
             flushed_us: 0,
-            flush_pause_us: STALE_US,
             flush_due: false,
             sent: BTreeMap::new(),
             held: Vec::new(),
@@ -145,15 +147,7 @@ impl AgentHost {
             estimates: Vec::new(),
             random: Random::of(plan.seed, "agent", index as u64),
             was_dead: false,
-            gaps: 0,
-            silences: 0,
-            silent_topics: 0,
-            links_lost: 0,
-            sent_again: 0,
-            dropped_queue: 0,
-            dropped_courier: 0,
-            snapshots: 0,
-            saw: false,
+            counted: Counted::default(),
             lapsed: [false; COPIES.len()],
             hellos: BTreeMap::new(),
             waits_us: BTreeMap::new(),
@@ -194,14 +188,11 @@ impl AgentHost {
         let wires = || (0..self.owners).map(|_| Wire::default()).collect();
         (self.links, self.feeds) = (wires(), wires());
         self.followed = (0..self.owners).map(|_| Followed::default()).collect();
-        (self.flushed_us, self.flush_due, self.flush_pause_us) = (0, false, STALE_US);
+        (self.flushed_us, self.flush_due) = (0, false);
         self.sent.clear();
         self.held.clear();
         self.estimates.clear();
-        (self.gaps, self.silences, self.links_lost, self.sent_again) = (0, 0, 0, 0);
-        self.silent_topics = 0;
-        (self.dropped_queue, self.dropped_courier) = (0, 0);
-        (self.snapshots, self.saw) = (0, false);
+        self.counted = Counted::default();
         self.hellos.clear();
         self.waits_us.clear();
         (self.received, self.in_time_us) = (Received::default(), None);
@@ -245,18 +236,16 @@ impl World {
         let host = &mut self.agents[agent];
         host.start(self.now_us);
         let (life, epoch) = (host.life, host.epoch);
-        if host.was_dead {
-            self.watch.cover.see("agent returned");
-        }
-        if host.plan.drift_ppm != 0 {
-            self.watch.cover.see("clock drifts");
-        }
+        self.watch.cover.see_if("agent returned", host.was_dead);
+        self.watch
+            .cover
+            .see_if("clock drifts", host.plan.drift_ppm != 0);
         self.watch.accounts.life(epoch);
         self.trace.event(self.now_us, &[3, agent as u64, life], || {
             format!("agent {agent}.{life} starts")
         });
         for owner in 0..self.owners.len() {
-            self.try_link(agent, owner, 0);
+            self.try_wire(Wiring::Link, agent, owner, 0);
         }
         let (every, offset) = (self.agents[agent].plan.every_us, self.random.below(5_000));
         self.at_agent(agent, self.now_us + offset + every, move |world| {

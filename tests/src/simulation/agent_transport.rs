@@ -14,7 +14,7 @@ use super::plan::{Edge, Way};
 use super::trace::hash_of;
 use super::world::World;
 
-use super::agent_host::{Batch, Followed};
+use super::agent_host::{AgentHost, Batch, Followed, Wire};
 
 /// Pauses between attempts to connect, equal to the agent's own: each is longer by half, and shortened at random by
 /// up to a half.
@@ -26,6 +26,22 @@ const PAUSE_QUIESCENT_US: u64 = 1_000_000;
 
 /// How long a connection may take to be made.
 const CONNECT_WITHIN_US: u64 = 2_000_000;
+
+/// What an agent keeps to each aggregator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wiring {
+    Link,
+    Feed,
+}
+
+impl AgentHost {
+    fn wire(&mut self, wiring: Wiring, owner: usize) -> &mut Wire {
+        match wiring {
+            Wiring::Link => &mut self.links[owner],
+            Wiring::Feed => &mut self.feeds[owner],
+        }
+    }
+}
 
 impl World {
     pub(super) fn grant(&mut self, agent: usize, request: SocketRequest) {
@@ -41,7 +57,7 @@ impl World {
                 let cover = &mut self.watch.cover;
                 cover.see_if("feed opened anew", before.wanted);
                 self.feed_ends(agent, peer);
-                self.try_feed(agent, peer, 0);
+                self.try_wire(Wiring::Feed, agent, peer, 0);
             }
             SocketRequest::Subscribe {
                 peer,
@@ -82,9 +98,9 @@ impl World {
                 .process
                 .as_mut()
                 .map_or(0, |process| process.messages_waiting(owner));
-            if 256 <= waiting {
-                self.watch.cover.see("queue of a link full");
-            }
+            self.watch
+                .cover
+                .see_if("queue of a link full", 256 <= waiting);
             if 0 < waiting {
                 let waits_us = self.agents[agent].waits_us.entry(owner);
                 waits_us.or_insert(self.now_us);
@@ -208,38 +224,63 @@ impl World {
         }
     }
 
-    pub(super) fn try_link(&mut self, agent: usize, owner: usize, after_us: u64) {
-        let life = self.agents[agent].life;
-        let link = &mut self.agents[agent].links[owner];
-        link.attempt += 1;
-        let attempt = link.attempt;
+    /// Tries to connect after a time.
+    pub(super) fn try_wire(&mut self, wiring: Wiring, agent: usize, owner: usize, after_us: u64) {
+        let host = &mut self.agents[agent];
+        let life = host.life;
+        let wire = host.wire(wiring, owner);
+        wire.attempt += 1;
+        let attempt = wire.attempt;
         self.after(after_us, move |world| {
-            world.link_tried(agent, life, owner, attempt);
+            let wire = world.agents[agent].wire(wiring, owner);
+            let is_due = wire.attempt == attempt && wire.connection == 0;
+            let host = &world.agents[agent];
+            if !is_due || host.life != life || host.process.is_none() {
+                return;
+            }
+            match wiring {
+                Wiring::Link => world.link_tried(agent, owner),
+                Wiring::Feed => world.feed_tried(agent, owner),
+            }
         });
     }
 
-    pub(super) fn link_tried(&mut self, agent: usize, life: u64, owner: usize, attempt: u64) {
-        let host = &mut self.agents[agent];
-        let stale = host.life != life || host.process.is_none();
-        if stale || host.links[owner].attempt != attempt || host.links[owner].connection != 0 {
-            return;
-        }
-        let way = |way| Edge { agent, owner, way };
-        let cut = self.net.is_cut(way(Way::Up)) || self.net.is_cut(way(Way::Down));
-        let pause_us = longer(self.agents[agent].links[owner].pause_us);
+    /// The number of a new connection, or another attempt later. A link needs both its ways.
+    fn connect(
+        &mut self,
+        wiring: Wiring,
+        (agent, owner): (usize, usize),
+        ways: &[Way],
+    ) -> Option<u64> {
+        let edges = ways.iter().map(|way| Edge {
+            agent,
+            owner,
+            way: *way,
+        });
+        let cut = edges.clone().any(|edge| self.net.is_cut(edge));
         if cut || !self.owners[owner].is_up() {
-            self.agents[agent].links[owner].pause_us = pause_us;
+            let wire = self.agents[agent].wire(wiring, owner);
+            wire.pause_us = longer(wire.pause_us);
+            let pause_us = wire.pause_us;
             let spent_us = if cut { CONNECT_WITHIN_US } else { 0 };
             let shortened_us = self.shortened(pause_us);
-            return self.try_link(agent, owner, spent_us + shortened_us);
+            self.try_wire(wiring, agent, owner, spent_us + shortened_us);
+            return None;
         }
         self.connections += 1;
         let connection = self.connections;
-        let link = &mut self.agents[agent].links[owner];
-        (link.connection, link.answered) = (connection, false);
-        self.net.connected(way(Way::Up), self.now_us);
-        self.net.connected(way(Way::Down), self.now_us);
-        self.owners[owner].link_made(connection, agent);
+        self.agents[agent].wire(wiring, owner).connection = connection;
+        edges.for_each(|edge| self.net.connected(edge, self.now_us));
+        self.owners[owner].connected(connection, agent, wiring);
+        Some(connection)
+    }
+
+    fn link_tried(&mut self, agent: usize, owner: usize) {
+        let ways = [Way::Up, Way::Down];
+        let Some(connection) = self.connect(Wiring::Link, (agent, owner), &ways) else {
+            return;
+        };
+        self.agents[agent].links[owner].answered = false;
         self.trace.event(
             self.now_us,
             &[6, agent as u64, owner as u64, connection],
@@ -264,7 +305,7 @@ impl World {
             longer(link.pause_us)
         };
         let pause_us = link.pause_us;
-        self.owners[owner].connection_ended(connection);
+        self.owners[owner].connections.remove(&connection);
         self.trace.event(
             self.now_us,
             &[7, agent as u64, owner as u64, connection],
@@ -274,7 +315,7 @@ impl World {
             process.handle(SocketEvent::LinkDown { peer: owner })
         });
         let shortened_us = self.shortened(pause_us);
-        self.try_link(agent, owner, shortened_us);
+        self.try_wire(Wiring::Link, agent, owner, shortened_us);
     }
 
     /// A pause shortened by chance, and by the quiescent phase.
@@ -284,41 +325,14 @@ impl World {
         drawn_us.min(quiescence_us + PAUSE_QUIESCENT_US)
     }
 
-    pub(super) fn try_feed(&mut self, agent: usize, owner: usize, after_us: u64) {
-        let life = self.agents[agent].life;
-        let feed = &mut self.agents[agent].feeds[owner];
-        feed.attempt += 1;
-        let attempt = feed.attempt;
-        self.after(after_us, move |world| {
-            world.feed_tried(agent, life, owner, attempt);
-        });
-    }
-
-    pub(super) fn feed_tried(&mut self, agent: usize, life: u64, owner: usize, attempt: u64) {
-        let host = &self.agents[agent];
-        let stale = host.life != life || host.process.is_none() || !host.followed[owner].wanted;
-        if stale || host.feeds[owner].attempt != attempt || host.feeds[owner].connection != 0 {
+    fn feed_tried(&mut self, agent: usize, owner: usize) {
+        if !self.agents[agent].followed[owner].wanted {
             return;
         }
-        let edge = Edge {
-            agent,
-            owner,
-            way: Way::Feed,
+        let Some(connection) = self.connect(Wiring::Feed, (agent, owner), &[Way::Feed]) else {
+            return;
         };
-        let cut = self.net.is_cut(edge);
-        let pause_us = longer(self.agents[agent].feeds[owner].pause_us);
-        if cut || !self.owners[owner].is_up() {
-            self.agents[agent].feeds[owner].pause_us = pause_us;
-            let spent_us = if cut { CONNECT_WITHIN_US } else { 0 };
-            let shortened_us = self.shortened(pause_us);
-            return self.try_feed(agent, owner, spent_us + shortened_us);
-        }
-        self.connections += 1;
-        let connection = self.connections;
-        let feed = &mut self.agents[agent].feeds[owner];
-        (feed.connection, feed.pause_us) = (connection, PAUSE_FIRST_US);
-        self.net.connected(edge, self.now_us);
-        self.owners[owner].feed_made(connection, agent);
+        self.agents[agent].feeds[owner].pause_us = PAUSE_FIRST_US;
         let topics = self.agents[agent].followed[owner].topics.clone();
         self.send_subscription(agent, owner, connection, Topic::CONTROL);
         if self.agents[agent].uses_copies()
@@ -376,11 +390,11 @@ impl World {
         if connection == 0 || host.process.is_none() {
             return;
         }
-        self.owners[owner].connection_ended(connection);
+        self.owners[owner].connections.remove(&connection);
         self.with_agent(agent, |process| {
             process.handle(SocketEvent::FeedDown { peer: owner })
         });
-        self.try_feed(agent, owner, PAUSE_FIRST_US);
+        self.try_wire(Wiring::Feed, agent, owner, PAUSE_FIRST_US);
     }
 
     pub(super) fn agent_receives(

@@ -84,21 +84,15 @@ impl World {
     /// What arrived. `None`: it is no frame of a resource or of the control topic, and no snapshot.
     fn message_of(&self, agent: usize, event: &SocketEvent) -> Option<WireMessage> {
         let own_topic = self.agents[agent].process.as_ref()?.topic();
-        let (peer, clock, mut message) = match event {
+        let (peer, instance, clock, is_last, watermarks, topics) = match event {
             SocketEvent::FeedFrame { peer, topic, frame } if *topic != own_topic => {
                 let frame = Frame::decode(frame).ok()?;
                 let topics = match &*frame.resource {
                     "" => Vec::new(),
                     _ => vec![(frame.resource, frame.sequence, frame.statements)],
                 };
-                let message = WireMessage {
-                    by: SentBy::default(),
-                    instance: frame.instance,
-                    is_last: None,
-                    watermarks: frame.watermarks,
-                    topics,
-                };
-                (*peer, frame.sent, message)
+                let (instance, watermarks) = (frame.instance, frame.watermarks);
+                (*peer, instance, frame.sent, None, watermarks, topics)
             }
             SocketEvent::LinkMessage { peer, message } => {
                 let Ok(FromAggregator::Snapshot(of)) = FromAggregator::decode(message) else {
@@ -106,21 +100,20 @@ impl World {
                 };
                 let topics = of.topics.into_iter();
                 let topics = topics.map(|one| (one.resource, one.sequence, one.statements));
-                let message = WireMessage {
-                    by: SentBy::default(),
-                    instance: of.instance,
-                    is_last: Some(!of.more),
-                    watermarks: of.watermarks,
-                    topics: topics.collect(),
-                };
-                (*peer, of.clock, message)
+                let (is_last, topics) = (Some(!of.more), topics.collect());
+                (*peer, of.instance, of.clock, is_last, of.watermarks, topics)
             }
             _ => return None,
         };
-        let behind_us = self.publishers.get(&message.instance)?.behind_us;
+        let behind_us = self.publishers.get(&instance)?.behind_us;
         let sent_us = behind_us.wrapping_add(clock.as_micros());
-        message.by = SentBy { peer, sent_us };
-        Some(message)
+        Some(WireMessage {
+            by: SentBy { peer, sent_us },
+            instance,
+            is_last,
+            watermarks,
+            topics,
+        })
     }
 
     /// How far the agent has received statements that a message may concern, by resource and partition. A snapshot's

@@ -23,12 +23,18 @@ use super::world::World;
 /// By how much clocks may differ over the time of a wait, including rounding.
 const SLACK_US: u64 = 2_000;
 
+/// What a service waits for.
+#[derive(Clone, Copy)]
+pub(super) struct Wait {
+    pub(super) resource: usize,
+    /// The domain of a strict reserve. `None`: the wait is for a seize.
+    pub(super) domain: Option<usize>,
+    pub(super) asked_us: u64,
+}
+
 /// One pending wait.
 pub(super) struct Awaited {
-    resource: usize,
-    /// The domain of a strict reserve. `None`: the wait is for a seize.
-    domain: Option<usize>,
-    asked_us: u64,
+    wait: Wait,
     comes: Pin<Box<dyn Future<Output = Result<Hold, NotHad>>>>,
 }
 
@@ -42,26 +48,12 @@ pub(super) enum NotHad {
 impl Awaited {
     /// Starts a wait.
     pub(super) fn new(
-        resource: usize,
-        domain: Option<usize>,
-        asked_us: u64,
+        wait: Wait,
         comes: impl Future<Output = Result<Hold, NotHad>> + 'static,
     ) -> Self {
-        Self {
-            resource,
-            domain,
-            asked_us,
-            comes: Box::pin(comes),
-        }
+        let comes = Box::pin(comes);
+        Self { wait, comes }
     }
-}
-
-/// The result of a wait.
-struct Came {
-    resource: usize,
-    domain: Option<usize>,
-    asked_us: u64,
-    result: Result<Hold, NotHad>,
 }
 
 impl World {
@@ -74,57 +66,47 @@ impl World {
         process.wake();
         let mut context = Context::from_waker(Waker::noop());
         let mut all_that_came = Vec::new();
-        host.holding
-            .awaited
-            .retain_mut(|one| match one.comes.as_mut().poll(&mut context) {
-                Poll::Pending => true,
-                Poll::Ready(result) => {
-                    all_that_came.push(Came {
-                        resource: one.resource,
-                        domain: one.domain,
-                        asked_us: one.asked_us,
-                        result,
-                    });
-                    false
-                }
-            });
+        let awaited = &mut host.holding.awaited;
+        awaited.retain_mut(|one| match one.comes.as_mut().poll(&mut context) {
+            Poll::Pending => true,
+            Poll::Ready(result) => {
+                all_that_came.push((one.wait, result));
+                false
+            }
+        });
         if all_that_came.is_empty() {
             // After its first poll a wait has queued an operation in the hold table.
             return self.schedule_flush(agent);
         }
         host.holding.changed_us = self.now_us;
-        for came in all_that_came {
-            self.came(agent, came);
+        for (wait, result) in all_that_came {
+            self.came(agent, wait, result);
         }
         self.schedule_flush(agent);
     }
 
-    fn came(&mut self, agent: usize, came: Came) {
-        let (resource, waited_us) = (came.resource, self.now_us - came.asked_us);
+    fn came(&mut self, agent: usize, wait: Wait, result: Result<Hold, NotHad>) {
+        let (resource, waited_us) = (wait.resource, self.now_us - wait.asked_us);
         let is_over = WAIT.as_micros() as u64 <= waited_us + SLACK_US;
-        match came.result {
-            Ok(hold) => self.granted(agent, (resource, came.domain), hold, is_over),
+        let error = match result {
+            Ok(hold) => return self.granted(agent, (resource, wait.domain), hold, is_over),
             Err(NotHad::Seize(SeizeError::Unknown)) if is_over => {
-                self.watch.cover.see("seize found nothing");
+                return self.watch.cover.see("seize found nothing");
             }
-            Err(NotHad::Seize(SeizeError::Refused(_))) => {}
-            Err(NotHad::Seize(SeizeError::TimedOut)) if is_over => {}
+            Err(NotHad::Seize(SeizeError::Refused(_)))
+            | Err(NotHad::Reserve(Refused::Uncounted(_), _)) => return,
+            Err(NotHad::Seize(SeizeError::TimedOut)) if is_over => return,
             Err(NotHad::Reserve(Refused::TooMany(_), wanted)) => {
-                self.never_reserved(agent, resource, wanted);
+                return self.never_reserved(agent, resource, wanted);
             }
             Err(NotHad::Reserve(Refused::Denied(denied), _)) => {
-                self.not_granted(agent, (resource, came.domain), &denied, is_over);
+                return self.not_granted(agent, (resource, wait.domain), &denied, is_over);
             }
-            Err(NotHad::Reserve(Refused::Uncounted(_), _)) => {}
-            Err(NotHad::Seize(error)) => {
-                let what = format!("agent {agent}, after {waited_us} us: {error}");
-                self.violated(7, "calls make sense here", what);
-            }
-            Err(NotHad::Reserve(error, _)) => {
-                let what = format!("agent {agent}, after {waited_us} us: {error}");
-                self.violated(7, "calls make sense here", what);
-            }
-        }
+            Err(NotHad::Seize(error)) => error.to_string(),
+            Err(NotHad::Reserve(error, _)) => error.to_string(),
+        };
+        let what = format!("agent {agent}, after {waited_us} us: {error}");
+        self.violated(7, "calls make sense here", what);
     }
 
     /// Law 6: the log granted at least this many copies to this very hold. Or denials of the resource are ignored:

@@ -78,12 +78,6 @@ impl Clock {
         }
     }
 
-    /// Changes the drift. Both clocks continue from their current values.
-    pub fn set_drift(&mut self, now_us: u64, drift_ppm: i64) {
-        self.settle(now_us);
-        self.drift_ppm = drift_ppm;
-    }
-
     fn settle(&mut self, now_us: u64) {
         self.wall_us += self.wall_since(now_us);
         self.mono_us += self.since(now_us);
@@ -105,8 +99,9 @@ mod tests {
             clock.wall(1_000_000).as_micros(),
             BEGINNING_US + 1_000_100 - 5_000_000
         );
-        clock.set_drift(1_000_000, -100);
-        assert_eq!(clock.mono_us(2_000_000) - mono, 1_000_100 + 999_900);
+        assert_eq!(clock.mono_us(2_000_000) - mono, 2_000_200);
+        let slow = Clock::new(-100, 0);
+        assert_eq!(slow.mono_us(1_000_000) - slow.mono_us(0), 999_900);
     }
 
     #[test]

@@ -268,16 +268,10 @@ pub fn cover(
             model::Cause::Quota(_) => "denial by quota",
             model::Cause::Bucket => "denial by bucket",
         });
-        if denial.end == model::End::Never {
-            cover.see("denial for ever");
-        }
+        cover.see_if("denial for ever", denial.end == model::End::Never);
     }
-    if outcome.moved_us != 0 {
-        cover.see("stamps corrected");
-    }
-    if rulings.fates == [Fate::TickIgnored] {
-        cover.see("tick ignored");
-    }
+    cover.see_if("stamps corrected", outcome.moved_us != 0);
+    cover.see_if("tick ignored", rulings.fates == [Fate::TickIgnored]);
 }
 
 fn cover_requests(

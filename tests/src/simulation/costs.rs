@@ -112,7 +112,6 @@ impl World {
     /// Accounts for copies that are an entry but were not checked by a limiter.
     fn accounts_for(&mut self, agent: usize, pair: (usize, usize), copies: u32) {
         let life = self.watch.accounts.life(self.agents[agent].epoch);
-        life.let_through(pair, copies, copies);
-        life.guards.let_through(pair, copies, Guard::Unknown);
+        life.let_through(pair, copies, copies, Guard::Unknown);
     }
 }

@@ -63,15 +63,6 @@ struct State {
 #[derive(Clone, Debug)]
 pub struct SimDisk(Arc<Mutex<State>>);
 
-/// The losses of a power cut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
-    /// Bytes that were written and now differ.
-    pub bytes: u64,
-    /// Files that are gone, or are back.
-    pub files: u64,
-}
-
 impl SimDisk {
     /// An empty disk.
     pub fn new(random: Random) -> Self {
@@ -142,7 +133,7 @@ impl SimDisk {
     }
 
     /// Cuts the power: any part of the unsynced data may be left.
-    pub fn cut_power(&self) -> Lost {
+    pub fn cut_power(&self) {
         let mut state = self.state();
         let State {
             files,
@@ -151,14 +142,12 @@ impl SimDisk {
             random,
             ..
         } = &mut *state;
-        let mut lost = Lost::default();
         // As with journaled file systems: a prefix of the unsynced renames is left.
         let left = match renamed.len() {
             0 => 0,
             count => random.below(count as u64 + 1) as usize,
         };
         for undone in renamed.drain(..).skip(left).rev() {
-            lost.files += 1;
             if let Some(file) = files.remove(&undone.to) {
                 files.insert(undone.from, file);
             }
@@ -168,26 +157,24 @@ impl SimDisk {
         }
         for (path, file) in std::mem::take(removed) {
             if random.one_in(2) {
-                lost.files += 1;
                 files.insert(path, file);
             }
         }
         files.retain(|_, file| {
             let mut file = file.lock().expect("one thread");
             if !file.listed && random.one_in(2) {
-                lost.files += 1;
                 return false;
             }
             file.listed = true;
-            lost.bytes += file.lose(random);
+            file.lose(random);
             true
         });
-        lost
     }
 }
 
 impl File {
-    fn lose(&mut self, random: &mut Random) -> u64 {
+    /// Keeps, cuts off or zeroes what is not synced.
+    fn lose(&mut self, random: &mut Random) {
         let cut_off = std::mem::take(&mut self.cut_off);
         if !cut_off.is_empty() && random.one_in(2) {
             self.bytes.extend(cut_off);
@@ -195,32 +182,24 @@ impl File {
         }
         let unsynced = self.bytes.len() - self.synced;
         if unsynced == 0 {
-            return 0;
+            return;
         }
-        let lost = match random.below(4) {
-            0 => 0,
-            1 => {
-                self.bytes.truncate(self.synced);
-                unsynced
-            }
+        match random.below(4) {
+            0 => {}
+            1 => self.bytes.truncate(self.synced),
             2 => {
                 let kept = random.below(unsynced as u64) as usize;
                 self.bytes.truncate(self.synced + kept);
-                unsynced - kept
             }
             _ => {
-                let mut lost = 0;
                 for sector in self.bytes[self.synced..].chunks_mut(SECTOR_BYTES) {
                     if random.one_in(2) {
-                        lost += sector.len();
                         sector.fill(0);
                     }
                 }
-                lost
             }
-        };
+        }
         self.synced = self.bytes.len();
-        lost as u64
     }
 }
 
@@ -248,6 +227,14 @@ impl State {
                 Ok(true)
             }
             None => Ok(true),
+        }
+    }
+
+    /// The same for an operation that is done wholly or not at all.
+    fn goes_on_or_fails(&mut self) -> io::Result<()> {
+        match self.goes_on()? {
+            true => Ok(()),
+            false => Err(down()),
         }
     }
 }
@@ -320,9 +307,7 @@ impl Disk for SimDisk {
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let mut state = self.state();
-        if !state.goes_on()? {
-            return Err(down());
-        }
+        state.goes_on_or_fails()?;
         let file = FileRef::default();
         state.files.insert(path.to_owned(), Arc::clone(&file));
         Ok(Box::new(Open {
@@ -364,9 +349,7 @@ impl Disk for SimDisk {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
-        if !state.goes_on()? {
-            return Err(down());
-        }
+        state.goes_on_or_fails()?;
         let file = state.files.remove(path).ok_or_else(not_found)?;
         state.removed.insert(path.to_owned(), file);
         Ok(())
@@ -374,9 +357,7 @@ impl Disk for SimDisk {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut state = self.state();
-        if !state.goes_on()? {
-            return Err(down());
-        }
+        state.goes_on_or_fails()?;
         state.may_sync()?;
         state.removed.retain(|path, _| path.parent() != Some(dir));
         state.renamed.retain(|one| one.to.parent() != Some(dir));
@@ -452,9 +433,7 @@ impl DiskFile for Open {
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
         let mut state = self.disk.state();
-        if !state.goes_on()? {
-            return Err(down());
-        }
+        state.goes_on_or_fails()?;
         let mut file = self.file.lock().expect("one thread");
         if state.truncates_late && (len as usize) < file.bytes.len() {
             let mut cut_off = file.bytes.split_off(len as usize);
@@ -468,9 +447,7 @@ impl DiskFile for Open {
 
     fn sync(&mut self) -> io::Result<()> {
         let mut state = self.disk.state();
-        if !state.goes_on()? {
-            return Err(down());
-        }
+        state.goes_on_or_fails()?;
         state.may_sync()?;
         let mut file = self.file.lock().expect("one thread");
         file.synced = file.bytes.len();

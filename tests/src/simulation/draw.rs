@@ -45,6 +45,7 @@ impl Plan {
         draw_faults::stopped_clocks(&mut plan, &mut stream("stopped clocks"));
         draw_faults::logs_and_processes(&mut plan, &mut stream("logs and processes"));
         plan.have_constraints(&mut stream("constraints"));
+        plan.episodes.sort_by_key(|episode| episode.from_us);
         plan
     }
 
@@ -59,11 +60,9 @@ impl Plan {
         if seed.is_multiple_of(2) {
             plan.episodes.clear();
         }
-        plan.length_us = plan.length_us.min(CALM_US + 60_000_000);
-        let quiescence_us = plan.quiescence_us();
-        plan.episodes
-            .retain(|episode| episode.to_us <= quiescence_us);
+        plan.shorten_to(plan.length_us.min(CALM_US + 60_000_000));
         plan.kill_holders(&mut random);
+        plan.episodes.sort_by_key(|episode| episode.from_us);
         plan
     }
 
@@ -101,7 +100,12 @@ impl Plan {
         if random.one_in(4) || self.length_us <= CALM_US + LONG_US {
             return;
         }
-        self.length_us = short_us;
+        self.shorten_to(short_us);
+    }
+
+    /// Drops the faults that would last into the quiescent phase.
+    fn shorten_to(&mut self, length_us: u64) {
+        self.length_us = length_us;
         let quiescence_us = self.quiescence_us();
         self.episodes
             .retain(|episode| episode.to_us <= quiescence_us);
@@ -123,15 +127,20 @@ impl Plan {
             while from_us < quiescence_us {
                 // Most return before they are missed.
                 let to_us = (from_us + random.spread(20_000, 4_000_000)).min(quiescence_us);
-                self.episodes.push(Episode {
-                    from_us,
-                    to_us,
-                    fault: Fault::Die { agent },
-                });
+                self.add(from_us, to_us, Fault::Die { agent });
                 from_us = to_us + random.spread(100_000, 2_000_000);
             }
         }
-        self.episodes.sort_by_key(|episode| episode.from_us);
+    }
+
+    /// Adds a fault, which is over when the quiescent phase begins.
+    pub(super) fn add(&mut self, from_us: u64, to_us: u64, fault: Fault) {
+        let quiescence_us = self.quiescence_us();
+        self.episodes.push(Episode {
+            from_us: from_us.min(quiescence_us),
+            to_us: to_us.min(quiescence_us),
+            fault,
+        });
     }
 
     fn draw_sizes(seed: u64, random: &mut Random) -> Self {

@@ -105,19 +105,11 @@ fn fault(plan: &Plan, random: &mut Random, kind: u64) -> Option<Fault> {
 
 /// Makes the log answer late, with processes that die while they wait for answers.
 pub(super) fn slow_log(plan: &mut Plan, random: &mut Random) {
-    let quiescence_us = plan.quiescence_us();
-    let mut add = |from_us: u64, to_us: u64, fault| {
-        plan.episodes.push(Episode {
-            from_us: from_us.min(quiescence_us),
-            to_us: to_us.min(quiescence_us),
-            fault,
-        });
-    };
     if random.one_in(4) {
-        let from_us = random.below(quiescence_us);
+        let from_us = random.below(plan.quiescence_us());
         let to_us = from_us + random.spread(50_000, 5_000_000);
         let by_us = random.spread(1_000, 2_000_000);
-        add(from_us, to_us, Fault::SlowLog { by_us });
+        plan.add(from_us, to_us, Fault::SlowLog { by_us });
         // A crash matters most while appends wait for answers.
         if random.one_in(2) {
             let crash = Fault::Crash {
@@ -127,28 +119,19 @@ pub(super) fn slow_log(plan: &mut Plan, random: &mut Random) {
                 power: random.one_in(4),
             };
             let crash_us = random.between(from_us, to_us);
-            add(crash_us, crash_us + random.spread(50_000, 2_000_000), crash);
+            plan.add(crash_us, crash_us + random.spread(50_000, 2_000_000), crash);
         }
     }
-    plan.episodes.sort_by_key(|episode| episode.from_us);
 }
 
 /// Draws faults of a shared log, and of agents that hold copies for long.
 pub(super) fn shared_logs(plan: &mut Plan, random: &mut Random) {
     let quiescence_us = plan.quiescence_us();
-    let mut latest = Vec::new();
-    let mut add = |from_us: u64, to_us: u64, fault| {
-        latest.push(Episode {
-            from_us: from_us.min(quiescence_us),
-            to_us: to_us.min(quiescence_us),
-            fault,
-        });
-    };
     if plan.log == LogPlan::Shared && random.one_in(4) {
         let from_us = random.below(quiescence_us);
         let to_us = from_us + random.spread(500_000, 10_000_000);
         let by_us = random.spread(20_000, 1_500_000);
-        add(from_us, to_us, Fault::SlowAppends { by_us });
+        plan.add(from_us, to_us, Fault::SlowAppends { by_us });
         for _ in 0..random.below(3) {
             let crash_us = random.between(from_us, to_us);
             let crash = Fault::Crash {
@@ -157,36 +140,34 @@ pub(super) fn shared_logs(plan: &mut Plan, random: &mut Random) {
                 in_disk: false,
                 power: false,
             };
-            add(crash_us, crash_us + random.spread(50_000, 2_000_000), crash);
+            plan.add(crash_us, crash_us + random.spread(50_000, 2_000_000), crash);
         }
     }
     if plan.fleet && random.one_in(3) {
         for _ in 0..random.between(1, 4) {
             let at_us = random.below(quiescence_us);
             let records = random.below(4);
-            add(at_us, at_us, Fault::Retention { records });
+            plan.add(at_us, at_us, Fault::Retention { records });
             // An aggregator that is frozen meanwhile falls behind the others.
             if random.one_in(2) {
                 let owner = random.below(plan.owners as u64) as usize;
                 let from_us = at_us.saturating_sub(random.spread(100_000, 3_000_000));
                 let to_us = at_us + random.spread(1_000, 1_000_000);
-                add(from_us, to_us, Fault::Stall { owner });
+                plan.add(from_us, to_us, Fault::Stall { owner });
             }
         }
     }
     if plan.fleet && random.one_in(4) {
         let at_us = random.below(quiescence_us);
-        add(at_us, at_us, Fault::TopicAnew);
+        plan.add(at_us, at_us, Fault::TopicAnew);
     }
     // An agent with holds is cut off until it is missed, and returns.
     if 0 < plan.agents[0].holds_per_s && random.one_in(3) {
         let agent = random.below(plan.agents.len() as u64) as usize;
         let to_us = random.between(quiescence_us / 2, quiescence_us);
         let from_us = to_us.saturating_sub(random.spread(1_500_000, 6_000_000));
-        add(from_us, to_us, Fault::Freeze { agent });
+        plan.add(from_us, to_us, Fault::Freeze { agent });
     }
-    plan.episodes.append(&mut latest);
-    plan.episodes.sort_by_key(|episode| episode.from_us);
 }
 
 /// Draws operators' acts: in every second seed, at a rate of its own.
@@ -207,14 +188,9 @@ pub(super) fn acts(plan: &mut Plan, random: &mut Random) {
             draw: random.draw(),
         };
         if plan.uses_copies() || !does.is_about_copies() {
-            plan.episodes.push(Episode {
-                from_us: at_us,
-                to_us: at_us,
-                fault,
-            });
+            plan.add(at_us, at_us, fault);
         }
     }
-    plan.episodes.sort_by_key(|episode| episode.from_us);
 }
 
 /// Draws errors of aggregators' wall clocks: from the beginning, or for a while.
@@ -231,17 +207,12 @@ pub(super) fn owner_clocks(plan: &mut Plan, random: &mut Random) {
         if random.one_in(3) {
             for _ in 0..random.between(1, 3) {
                 let from_us = random.below(quiescence_us);
-                let to_us = (from_us + random.spread(10_000, 30_000_000)).min(quiescence_us);
+                let to_us = from_us + random.spread(10_000, 30_000_000);
                 let by_us = off_us(random);
-                plan.episodes.push(Episode {
-                    from_us,
-                    to_us,
-                    fault: Fault::OwnerClock { owner, by_us },
-                });
+                plan.add(from_us, to_us, Fault::OwnerClock { owner, by_us });
             }
         }
     }
-    plan.episodes.sort_by_key(|episode| episode.from_us);
 }
 
 /// Draws wall clocks that stop: in one of four seeds.
@@ -257,14 +228,9 @@ pub(super) fn stopped_clocks(plan: &mut Plan, random: &mut Random) {
             _ => Whose::Log,
         };
         let from_us = random.below(quiescence_us);
-        let to_us = (from_us + random.spread(10_000, 30_000_000)).min(quiescence_us);
-        plan.episodes.push(Episode {
-            from_us,
-            to_us,
-            fault: Fault::ClockStops(whose),
-        });
+        let to_us = from_us + random.spread(10_000, 30_000_000);
+        plan.add(from_us, to_us, Fault::ClockStops(whose));
     }
-    plan.episodes.sort_by_key(|episode| episode.from_us);
 }
 
 /// Draws faults of aggregators that were added to a plan: they die, freeze, and are assigned partitions.
@@ -273,7 +239,7 @@ pub(super) fn of_added_owners(plan: &mut Plan, from: usize, random: &mut Random)
     for owner in from..plan.owners {
         for _ in 0..random.below(4) {
             let from_us = random.below(quiescence_us);
-            let to_us = (from_us + random.spread(50_000, 4_000_000)).min(quiescence_us);
+            let to_us = from_us + random.spread(50_000, 4_000_000);
             let fault = match random.below(3) {
                 0 => Fault::Stall { owner },
                 1 => Fault::Move {
@@ -288,38 +254,27 @@ pub(super) fn of_added_owners(plan: &mut Plan, from: usize, random: &mut Random)
                     power: random.one_in(2),
                 },
             };
-            plan.episodes.push(Episode {
-                from_us,
-                to_us,
-                fault,
-            });
+            plan.add(from_us, to_us, fault);
         }
     }
-    plan.episodes.sort_by_key(|episode| episode.from_us);
 }
 
 /// Draws faults between the processes of an aggregator, and of single aggregators at the log; and the
 /// bound on what may wait there.
 pub(super) fn logs_and_processes(plan: &mut Plan, random: &mut Random) {
-    let quiescence_us = plan.quiescence_us();
     let owner = |random: &mut Random, plan: &Plan| random.below(plan.owners as u64) as usize;
     if random.one_in(4) {
         plan.waiting_max = random.spread(8, 2_000) as usize;
     }
-    let mut latest = Vec::new();
-    let mut add = |random: &mut Random, least_us: u64, fault| {
-        let from_us = random.below(quiescence_us);
-        let to_us = (from_us + least_us + random.spread(10_000, 5_000_000)).min(quiescence_us);
-        latest.push(Episode {
-            from_us,
-            to_us,
-            fault,
-        });
+    let add = |plan: &mut Plan, random: &mut Random, least_us: u64, fault| {
+        let from_us = random.below(plan.quiescence_us());
+        let to_us = from_us + least_us + random.spread(10_000, 5_000_000);
+        plan.add(from_us, to_us, fault);
     };
     if random.one_in(3) {
         for _ in 0..random.between(1, 3) {
             let (owner, power) = (owner(random, plan), random.one_in(2));
-            add(random, 0, Fault::Stop { owner, power });
+            add(plan, random, 0, Fault::Stop { owner, power });
         }
     }
     match plan.log {
@@ -334,11 +289,11 @@ pub(super) fn logs_and_processes(plan: &mut Plan, random: &mut Random) {
                         power: random.one_in(2),
                     };
                     // Each process is started again after about 0.3 s.
-                    add(random, u64::from(times + 1) * 350_000, fault);
+                    add(plan, random, u64::from(times + 1) * 350_000, fault);
                 }
             }
             if random.one_in(6) {
-                add(random, 0, Fault::SyncsFail);
+                add(plan, random, 0, Fault::SyncsFail);
             }
         }
         LogPlan::Shared => {
@@ -349,11 +304,9 @@ pub(super) fn logs_and_processes(plan: &mut Plan, random: &mut Random) {
                         way: *random.pick(&LOG_WAYS),
                         lost: random.one_in(2),
                     };
-                    add(random, 0, fault);
+                    add(plan, random, 0, fault);
                 }
             }
         }
     }
-    plan.episodes.append(&mut latest);
-    plan.episodes.sort_by_key(|episode| episode.from_us);
 }

@@ -11,6 +11,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::Scope;
 
 use super::copy_limits::COPIES;
+use super::disk::SimDisk;
 use super::documents::DOMAINS;
 use super::held::is_member;
 use super::plan::QUIET_US;
@@ -158,9 +159,9 @@ impl World {
             let what = format!("owners by group and partition: {:?}", self.assigned);
             self.violated(7, "every partition is ruled at the end", what);
         }
-        let without_room = self.log.writes_without_room();
+        let without_room = self.log.on_disk(SimDisk::without_room);
         self.watch.cover.add("disk full", without_room);
-        let failed_syncs = self.log.failed_syncs();
+        let failed_syncs = self.log.on_disk(SimDisk::failed_syncs);
         self.watch.cover.add("sync failed", failed_syncs);
         for agent in 0..self.agents.len() {
             self.check_agent_at_end(agent);
@@ -219,7 +220,7 @@ impl World {
             .iter()
             .map(|one| one.stated_since(since_us));
         let stated: u64 = stated.sum();
-        if let Some(gauges) = self.gauges(owner)
+        if let Some(gauges) = self.counted(owner).map(|counted| counted.gauges)
             && (0 < gauges.totals_waiting || stated < gauges.denials_waiting)
         {
             let what = format!(
@@ -240,7 +241,7 @@ impl World {
 
     /// Law 4, as aggregators see it: state digests of other groups agree with their own.
     fn check_state_digests(&mut self, owner: usize) {
-        if let Some(counters) = self.counters(owner) {
+        if let Some(counters) = self.counted(owner).map(|counted| counted.counters) {
             let cover = &mut self.watch.cover;
             cover.add("states of two owners compared", counters.states_compared);
             cover.add("partition held back", counters.held_back);
@@ -269,12 +270,12 @@ impl World {
             let what = format!("agent {agent}: {stats:?}");
             return self.violated(7, "everything is acknowledged at the end", what);
         }
-        if 0 < stats.hits_dropped_recorder {
-            self.watch.cover.see("recorder full");
-        }
-        if 0 < stats.denials_without_room {
-            self.watch.cover.see("deny list full");
-        }
+        self.watch
+            .cover
+            .see_if("recorder full", 0 < stats.hits_dropped_recorder);
+        self.watch
+            .cover
+            .see_if("deny list full", 0 < stats.denials_without_room);
         let accounted =
             stats.hits_acknowledged + stats.hits_dropped_queue + stats.hits_dropped_courier;
         if stats.hits_accepted != accounted {

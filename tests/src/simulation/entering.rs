@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use tollgate_limits::versions::{Entered, Version, Void};
-use tollgate_log::{Delivered, Stream};
+use tollgate_log::Stream;
 use tollgate_replay::model_check::to_model;
 use tollgate_shared::wire::amendment::{self, Amendment};
 use tollgate_shared::wire::limits_document::LimitsDocument;
@@ -34,22 +34,13 @@ impl Watch {
         if kept.bytes.get(1) == Some(&kind::GENESIS) {
             return Ok(());
         }
-        let record = Delivered {
-            offset,
-            appended: kept.appended,
-            bytes: kept.bytes.clone(),
+        let violation = |check: &'static str, what| {
+            let what = format!("{:?}, offset {offset}: {what}", Stream::Limits);
+            Violation::new(4, check, what)
         };
-        let violation = |check: &'static str, what| Violation {
-            law: 4,
-            at_us: kept.at_us,
-            check: check.into(),
-            what: format!("{:?}, offset {offset}: {what}", Stream::Limits),
-        };
-        let entered = {
-            self.book
-                .read(record.offset, record.appended, &record.bytes)
-        }
-        .map_err(|error| violation("what is appended can be read", error.to_string()))?;
+        let entered = self.book.read(offset, kept.appended, &kept.bytes);
+        let entered = entered
+            .map_err(|error| violation("what is appended can be read", error.to_string()))?;
         let expected = expected_by(&kept.bytes);
         check_race(self.newest_version, offset, expected, entered.as_ref())
             .map_err(|what| violation("one version follows another", what))?;

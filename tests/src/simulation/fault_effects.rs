@@ -6,7 +6,7 @@
 use super::clock::Clock;
 use super::plan::{Fault, Whose};
 use super::shared_host::LogCut;
-use super::world::World;
+use super::world::{Frozen, World};
 
 impl World {
     pub(super) fn fault_begins(&mut self, index: usize) {
@@ -32,7 +32,7 @@ impl World {
             Fault::Stall { owner } => {
                 let host = &mut self.owners[owner];
                 host.stalled_until_us = host.stalled_until_us.max(to_us);
-                self.at(to_us, move |world| world.owner_goes_on(owner));
+                self.at(to_us, move |world| world.goes_on(Frozen::Owner(owner)));
                 let is_up = self.owners[owner].is_up();
                 self.watch.cover.see_if("owner stalled", is_up);
             }
@@ -53,7 +53,7 @@ impl World {
             Fault::Freeze { agent } => {
                 let host = &mut self.agents[agent];
                 host.frozen_until_us = host.frozen_until_us.max(to_us);
-                self.at(to_us, move |world| world.agent_goes_on(agent));
+                self.at(to_us, move |world| world.goes_on(Frozen::Agent(agent)));
                 let is_there = self.agents[agent].process.is_some();
                 self.watch.cover.see_if("agent froze", is_there);
             }
@@ -78,13 +78,13 @@ impl World {
                 });
             }
             Fault::DiskFull { room_bytes } => {
-                self.log.set_disk_room(Some(room_bytes));
+                self.log.on_disk(|disk| disk.set_room(Some(room_bytes)));
             }
             Fault::Appends {
                 refused_ppm,
                 taken_ppm,
             } => self.appends_refused = (refused_ppm, taken_ppm),
-            Fault::SyncsFail => self.log.set_syncs_fail(true),
+            Fault::SyncsFail => self.log.on_disk(|disk| disk.set_syncs_fail(true)),
             Fault::LogCut { owner, way, lost } => {
                 self.owners[owner].log_cuts[way as usize] = Some(LogCut {
                     until_us: to_us,
@@ -163,14 +163,14 @@ impl World {
             Fault::Crash { owner, .. }
             | Fault::Stop { owner, .. }
             | Fault::CrashInOpening { owner, .. } => self.owner_may_return(owner),
-            Fault::SyncsFail => self.log.set_syncs_fail(false),
+            Fault::SyncsFail => self.log.on_disk(|disk| disk.set_syncs_fail(false)),
             Fault::LogCut { owner, way, .. } => self.owners[owner].log_cuts[way as usize] = None,
             Fault::Die { agent } => self.agent_starts(agent),
             Fault::AgentClock { agent, by_us } => self.agents[agent].clock.jump(now_us, -by_us),
             Fault::OwnerClock { owner, by_us } => self.owners[owner].clock.jump(now_us, -by_us),
             Fault::LogClock { by_us } => self.log_clock.jump(now_us, -by_us),
             Fault::ClockStops(whose) => self.wall_clock(whose).go_on(now_us),
-            Fault::DiskFull { .. } => self.log.set_disk_room(None),
+            Fault::DiskFull { .. } => self.log.on_disk(|disk| disk.set_room(None)),
             Fault::Appends { .. } => self.appends_refused = (0, 0),
             Fault::NoSnapshots => self.no_snapshots -= 1,
             Fault::Burst { agent, .. } => self.agents[agent].times = 1,

@@ -49,9 +49,7 @@ impl World {
             Cut { after, random }
         });
         let is_whole = self.state.write(by, partition, upto, chunks, cut);
-        if !is_whole {
-            self.watch.cover.see("snapshot half-written");
-        }
+        self.watch.cover.see_if("snapshot half-written", !is_whole);
         if let Some(what) = self.state.manifest_alone(partition) {
             self.violated(5, "manifests come after their chunks", what);
         }

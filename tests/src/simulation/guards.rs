@@ -13,10 +13,8 @@
 use tollgate_shared::names::partition_of_pair;
 
 use super::documents::{DOMAINS, RESOURCES};
+use super::received::GUARDED_US;
 use super::world::World;
-
-/// How long a current watermark guards.
-const GUARDED_US: u64 = 1_000_000;
 
 /// By how much clocks may drift over that time, plus the age that a call's stamp may have.
 const ROUNDED_US: u64 = 20_000;

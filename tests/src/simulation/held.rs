@@ -232,16 +232,16 @@ impl World {
 
     /// Checks whether the copies of dead processes are free again, and since when.
     fn look_after_the_dead(&mut self, missed: bool) {
-        let (now_us, partitions) = (self.now_us, self.plan.partitions);
+        let now_us = self.now_us;
         let mut still = Vec::new();
         for death in std::mem::take(&mut self.deaths) {
             let name = format!("agent-{}", death.agent);
-            let counted = |resource: &&str| {
-                let partition = partition_of_resource(resource, partitions);
-                let ruled = &self.watch.ruled[partition as usize];
-                0 < ruled.counted(resource, &name, death.epoch)
+            let counts = |resource: &&str| {
+                0 < self
+                    .ruled_of(resource)
+                    .counted(resource, &name, death.epoch)
             };
-            let is_back = !COPIES.iter().any(counted);
+            let is_back = !COPIES.iter().any(counts);
             let back_us = now_us - death.at_us;
             if is_back {
                 self.returns.longest_us = self.returns.longest_us.max(back_us);
@@ -292,24 +292,22 @@ impl World {
         }
         for resource in 0..COPIES.len() {
             self.check_held(resource);
-            if missed {
-                self.check_accounted_for(resource);
+            if missed && let Some(what) = self.held_by_nobody(resource) {
+                self.violated(6, "all copies are accounted for", what);
             }
         }
     }
 
-    /// Checks that every copy that counts belongs to a live process.
-    fn check_accounted_for(&mut self, resource: usize) {
-        if let Some(what) = self.held_by_nobody(resource) {
-            self.violated(6, "all copies are accounted for", what);
-        }
+    /// The partition of a resource of copies.
+    fn ruled_of(&self, resource: &str) -> &Ruled {
+        let partition = partition_of_resource(resource, self.plan.partitions);
+        &self.watch.ruled[partition as usize]
     }
 
     /// A hold that counts although its process has ended.
     fn held_by_nobody(&self, resource: usize) -> Option<String> {
         let name = COPIES[resource];
-        let partition = partition_of_resource(name, self.plan.partitions);
-        let engine = &self.watch.ruled[partition as usize].engine;
+        let engine = &self.ruled_of(name).engine;
         let (_, copies) = engine.copies().find(|(of, _)| ***of == *name)?;
         let lives = |hold: &HoldView<'_>| {
             let mut agents = self.agents.iter();
@@ -356,8 +354,7 @@ impl World {
             return None;
         }
         let name = format!("agent-{agent}");
-        let partition = partition_of_resource(COPIES[resource], self.plan.partitions);
-        let ruled = &self.watch.ruled[partition as usize];
+        let ruled = self.ruled_of(COPIES[resource]);
         let counted = ruled.counted(COPIES[resource], &name, host.epoch);
         Some(match self.ends_by_age(resource) {
             true => (counted, host.holding.held(resource)),

@@ -84,50 +84,17 @@ impl LogHost {
         disk
     }
 
-    pub(super) fn set_disk_room(&self, room_bytes: Option<u64>) {
-        if let Self::Journal { disk, .. } = self {
-            disk.set_room(room_bytes);
-        }
-    }
-
-    pub(super) fn set_syncs_fail(&self, fail: bool) {
-        if let Self::Journal { disk, .. } = self {
-            disk.set_syncs_fail(fail);
-        }
-    }
-
-    pub(super) fn failed_syncs(&self) -> u64 {
+    /// Calls `act` on the disk of a journal. A shared log has none.
+    pub(super) fn on_disk<T: Default>(&self, act: impl FnOnce(&SimDisk) -> T) -> T {
         match self {
-            Self::Journal { disk, .. } => disk.failed_syncs(),
-            Self::Shared(_) => 0,
+            Self::Journal { disk, .. } => act(disk),
+            Self::Shared(_) => T::default(),
         }
     }
 
     /// Whether the machine stopped in an operation of its disk.
     pub(super) fn has_crashed(&self) -> bool {
-        match self {
-            Self::Journal { disk, .. } => disk.has_crashed(),
-            Self::Shared(_) => false,
-        }
-    }
-
-    pub(super) fn writes_without_room(&self) -> u64 {
-        match self {
-            Self::Journal { disk, .. } => disk.without_room(),
-            Self::Shared(_) => 0,
-        }
-    }
-
-    pub(super) fn crash_in(&self, operations: u64) {
-        if let Self::Journal { disk, .. } = self {
-            disk.crash_in(operations);
-        }
-    }
-
-    pub(super) fn forget_crash(&self) {
-        if let Self::Journal { disk, .. } = self {
-            disk.forget_crash();
-        }
+        self.on_disk(SimDisk::has_crashed)
     }
 
     /// Notes that the process that had the log open is gone.
@@ -210,9 +177,7 @@ impl World {
             let versions = &self.watch.ruled[partition as usize].versions;
             let known = from.checked_sub(1).and_then(|at| versions.get(at as usize));
             let behind = known.is_some_and(|known| 0 < *known && Some(known) != versions.last());
-            if behind {
-                self.watch.cover.see("catch-up across a version");
-            }
+            self.watch.cover.see_if("catch-up across a version", behind);
         }
         let host = &mut self.owners[owner];
         match &self.log {

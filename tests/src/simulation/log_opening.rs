@@ -48,17 +48,13 @@ impl World {
         match opened {
             Ok((journal, report)) => {
                 *core = Some(Box::new(journal));
-                if !report.torn.is_empty() {
-                    self.watch.cover.see("torn end cut off");
-                }
-                if report.last_stop == LastStop::Clean {
-                    self.watch.cover.see("journal closed in order");
-                }
+                let cover = &mut self.watch.cover;
+                cover.see_if("torn end cut off", !report.torn.is_empty());
+                let is_clean = report.last_stop == LastStop::Clean;
+                cover.see_if("journal closed in order", is_clean);
                 // The previous process may have ended while it opened the journal, and noticed the power cut first.
                 let power = std::mem::take(is_cut);
-                if power && config.ack == Ack::Synced {
-                    self.watch.cover.see("power cut under synced");
-                }
+                cover.see_if("power cut under synced", power && config.ack == Ack::Synced);
                 let may_lose = power && config.ack == Ack::Written;
                 let before = std::mem::replace(generation, report.generation);
                 if may_lose && report.generation == before {

@@ -3,7 +3,7 @@
 //! A connection keeps its messages in order, as TCP does, unless a fault reorders them. Knows nothing of the
 //! content of messages. What stays true: a message on a connection that is gone never arrives.
 
-use super::plan::{Edge, WAYS, Way};
+use super::plan::{Edge, WAYS};
 use super::random::Random;
 
 /// The current state of one direction between an agent and an aggregator.
@@ -68,12 +68,7 @@ impl Net {
     }
 
     fn index(&self, edge: Edge) -> usize {
-        let way = match edge.way {
-            Way::Up => 0,
-            Way::Down => 1,
-            Way::Feed => 2,
-        };
-        (edge.agent * self.owners + edge.owner) * WAYS.len() + way
+        (edge.agent * self.owners + edge.owner) * WAYS.len() + edge.way as usize
     }
 
     /// The state of a direction.

@@ -116,6 +116,12 @@ fn name_of(query: u64) -> String {
     format!("operator-{query}")
 }
 
+/// A pair as calls draw it.
+fn pair(random: &mut Random) -> (Box<str>, Box<str>) {
+    let (r, d) = draw_pair(random);
+    (RESOURCES[r].into(), DOMAINS[d].into())
+}
+
 impl World {
     /// Gives a document to every aggregator; a document that was read once stays the file's content.
     pub(super) fn push(&mut self, document: usize) {
@@ -207,26 +213,17 @@ impl World {
 
     /// Chooses the object of an act.
     fn meant(&self, does: Does, random: &mut Random) -> Option<Act> {
-        let pair = |random: &mut Random| {
-            let (r, d) = draw_pair(random);
-            (Box::from(RESOURCES[r]), Box::from(DOMAINS[d]))
-        };
         Some(match does {
-            Does::Reset => {
+            Does::Reset | Does::Pardon | Does::Refund => {
                 let (resource, domain) = self.denied_pair(random).unwrap_or_else(|| pair(random));
-                Act::Reset { resource, domain }
-            }
-            Does::Pardon => {
-                let (resource, domain) = self.denied_pair(random).unwrap_or_else(|| pair(random));
-                Act::Pardon { resource, domain }
-            }
-            Does::Refund => {
-                let (resource, domain) = self.denied_pair(random).unwrap_or_else(|| pair(random));
-                let hits = random.spread(1, 100);
-                Act::Refund {
-                    resource,
-                    domain,
-                    hits,
+                match does {
+                    Does::Reset => Act::Reset { resource, domain },
+                    Does::Pardon => Act::Pardon { resource, domain },
+                    _ => Act::Refund {
+                        resource,
+                        domain,
+                        hits: random.spread(1, 100),
+                    },
                 }
             }
             Does::Ban => {
@@ -263,19 +260,7 @@ impl World {
                 let staged = random.one_in(3).then(|| self.staged(random)).flatten();
                 staged.or_else(|| self.hold(random))?
             }
-            Does::ReleaseHolds => {
-                let Act::ReleaseHold {
-                    resource, agent, ..
-                } = self.hold(random)?
-                else {
-                    return None;
-                };
-                Act::ReleaseHolds {
-                    resource,
-                    domain: random.one_in(2).then(|| pair(random).1),
-                    agent: random.one_in(2).then_some(agent),
-                }
-            }
+            Does::ReleaseHolds => self.holds(random)?,
             Does::Switch => {
                 let namespace = random.pick(&COPIES).split('.').next()?.into();
                 Act::Switch {
@@ -343,6 +328,21 @@ impl World {
                 epoch: held.epoch,
                 number: held.id.number + u64::from(random.one_in(20)),
             }));
+        })
+    }
+
+    /// An act that ends all holds of a resource, or those of a domain or an agent.
+    fn holds(&self, random: &mut Random) -> Option<Act> {
+        let Act::ReleaseHold {
+            resource, agent, ..
+        } = self.hold(random)?
+        else {
+            return None;
+        };
+        Some(Act::ReleaseHolds {
+            resource,
+            domain: random.one_in(2).then(|| pair(random).1),
+            agent: random.one_in(2).then_some(agent),
         })
     }
 

@@ -9,31 +9,28 @@ use tollgate_agent::simulation::SocketEvent;
 use tollgate_api::state::{DigestsView, Readiness};
 use tollgate_log::Append;
 use tollgate_server::core::announce::TOPIC_KEY_UNPROTECTED;
-use tollgate_server::core::counters::Counters;
 use tollgate_server::core::event::{Effect, Event as CoreEvent, Peer};
-use tollgate_server::core::view::{Gauges, Query, Reply};
+use tollgate_server::core::view::{Counted, Query, Reply};
 use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
 use tollgate_shared::wire::link::FromAggregator;
 use tollgate_shared::wire::notice::NoticeFrame;
+use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::StatementKind;
 use tollgate_shared::wire::verdict::{Verdict, VerdictFrame};
 
-pub use super::log_host::LogHost;
 use super::plan::{Edge, Way};
 use super::trace::hash_of;
 use super::world::World;
 
 use super::arrivals::drift_us;
 use super::owner_host::Doom;
+use super::refusals::ROUNDED_US;
 use super::watch::Ruled;
 
 /// A record that the log took less than this ago was surely ruled within a second.
 const NEW_US: u64 = 500_000;
-
-/// Append times are rounded to a millisecond; one more millisecond as a margin.
-const ROUNDED_US: u64 = 2_000;
 
 /// An aggregator goes by the newest of its ticks that it has read. It does not count a tick that the log took although
 /// it refused it; that many in a row are not refused.
@@ -385,63 +382,41 @@ impl World {
         }
     }
 
-    pub(super) fn gauges(&mut self, owner: usize) -> Option<Gauges> {
+    pub(super) fn counted(&mut self, owner: usize) -> Option<Box<Counted>> {
         match self.ask(owner, Query::Counters)? {
-            Reply::Counters(counted) => Some(counted.gauges),
-            _ => None,
-        }
-    }
-
-    pub(super) fn counters(&mut self, owner: usize) -> Option<Counters> {
-        match self.ask(owner, Query::Counters)? {
-            Reply::Counters(counted) => Some(counted.counters),
+            Reply::Counters(counted) => Some(counted),
             _ => None,
         }
     }
 }
 
 fn kind_of(record: &[u8]) -> String {
-    use tollgate_shared::wire::record::{Record, kind};
-    match record.get(1) {
-        Some(&kind::HITS) => match Record::decode(record) {
-            Ok(Record::Hits(batch)) => format!(
-                "batch {} of {} with {} entries",
-                batch.sender.sequence,
-                batch.sender.agent,
-                batch.hits().len()
-            ),
-            _ => "a batch that cannot be read".to_owned(),
-        },
-        Some(&kind::GENESIS) => "genesis".to_owned(),
-        Some(&kind::TICK) => "a tick".to_owned(),
-        Some(&kind::TOTALS) => match Record::decode(record) {
-            Ok(Record::Totals(total)) => format!(
-                "a total of {}, partition {}, offset {}, {} milliseconds",
-                total.resource,
-                total.source_partition,
-                total.source_offset,
-                total.counted().count()
-            ),
-            _ => "a total that cannot be read".to_owned(),
-        },
-        Some(&kind::LIMITS_ACTIVATION) => "a pointer".to_owned(),
-        Some(&kind::HOLDS) => match Record::decode(record) {
-            Ok(Record::Holds(batch)) => {
-                let ops: Vec<String> = batch
-                    .ops()
-                    .map(|op| {
-                        let of = batch.resource(op.resource);
-                        format!("{of} {}: {:?}", op.number, op.action)
-                    })
-                    .collect();
-                format!("operations of {}: {}", batch.sender.agent, ops.join(", "))
-            }
-            _ => "operations on holds that cannot be read".to_owned(),
-        },
-        Some(&kind::HEARTBEAT) => match Record::decode(record) {
-            Ok(Record::Heartbeat(heartbeat)) => format!("a heartbeat: {heartbeat:?}"),
-            _ => "a heartbeat that cannot be read".to_owned(),
-        },
+    match Record::decode(record) {
+        Ok(Record::Hits(batch)) => format!(
+            "batch {} of {} with {} entries",
+            batch.sender.sequence,
+            batch.sender.agent,
+            batch.hits().len()
+        ),
+        Ok(Record::Genesis(_)) => "genesis".to_owned(),
+        Ok(Record::Tick(_)) => "a tick".to_owned(),
+        Ok(Record::Totals(total)) => format!(
+            "a total of {}, partition {}, offset {}, {} milliseconds",
+            total.resource,
+            total.source_partition,
+            total.source_offset,
+            total.counted().count()
+        ),
+        Ok(Record::LimitsActivation(_)) => "a pointer".to_owned(),
+        Ok(Record::Holds(batch)) => {
+            let ops = batch.ops().map(|op| {
+                let of = batch.resource(op.resource);
+                format!("{of} {}: {:?}", op.number, op.action)
+            });
+            let ops = ops.collect::<Vec<_>>().join(", ");
+            format!("operations of {}: {ops}", batch.sender.agent)
+        }
+        Ok(Record::Heartbeat(heartbeat)) => format!("a heartbeat: {heartbeat:?}"),
         _ => format!("{} bytes", record.len()),
     }
 }

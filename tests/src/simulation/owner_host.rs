@@ -23,6 +23,7 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
 
+use super::agent_transport::Wiring;
 use super::clock::Clock;
 use super::disk::SimDisk;
 use super::faults::LOG_WAYS;
@@ -47,17 +48,6 @@ pub(super) struct Connection {
     pub(super) link: LinkSession,
 }
 
-impl Connection {
-    const fn new(agent: usize, topics: Option<BTreeSet<Topic>>, partitions: u32) -> Self {
-        let link = LinkSession::new(partitions);
-        Self {
-            agent,
-            topics,
-            link,
-        }
-    }
-}
-
 /// How a process is going to end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doom {
@@ -71,14 +61,10 @@ pub struct OwnerHost {
     pub(super) partitions: u32,
     /// Its group: in a fleet there are one or two groups; otherwise each aggregator rules everything.
     group: Option<Box<str>>,
-    pub(super) policy: Policy,
-    /// How much of a partition may wait for the log.
-    pub(super) waiting_max: usize,
     /// The number of this life, from 1.
     pub life: u64,
     /// The process; `None` means dead.
     pub core: Option<Core>,
-    /// Its clocks.
     pub clock: Clock,
     pub(super) started_mono_us: u64,
     /// When its process began, in true time.
@@ -97,7 +83,6 @@ pub struct OwnerHost {
     /// Its snapshots, unless it is in a fleet; with a journal they are on the journal's disk.
     pub(super) snapshots: Snapshots,
     pub(super) writing: BTreeMap<u32, (u64, Chunks)>,
-    /// Its session at the shared log.
     pub(super) session: Session,
     /// By resource, of this process: the last sequence of its topic, and the watermarks published on it.
     pub(super) published: BTreeMap<Box<str>, (u64, BTreeMap<u32, LogPosition>)>,
@@ -138,11 +123,6 @@ impl OwnerHost {
                 (LogPlan::Shared, true) => Some(format!("fleet-{}", index % plan.groups).into()),
                 (LogPlan::Journal { .. }, _) => None,
             },
-            policy: Policy {
-                every: Span::from_micros(plan.snapshot_every_us),
-                entries_max: plan.snapshot_entries,
-            },
-            waiting_max: plan.waiting_max,
             life: 0,
             core: None,
             clock: Clock::new(
@@ -182,21 +162,14 @@ impl OwnerHost {
         self.core.is_some()
     }
 
-    /// Notes an agent's new link.
-    pub fn link_made(&mut self, connection: u64, agent: usize) {
-        let one = Connection::new(agent, None, self.partitions);
+    /// Notes an agent's new link, or its new feed with no subscriptions yet.
+    pub(super) fn connected(&mut self, connection: u64, agent: usize, wire: Wiring) {
+        let one = Connection {
+            agent,
+            topics: (wire == Wiring::Feed).then(BTreeSet::new),
+            link: LinkSession::new(self.partitions),
+        };
         self.connections.insert(connection, one);
-    }
-
-    /// Notes an agent's new feed, without subscriptions.
-    pub fn feed_made(&mut self, connection: u64, agent: usize) {
-        let one = Connection::new(agent, Some(BTreeSet::new()), self.partitions);
-        self.connections.insert(connection, one);
-    }
-
-    /// Notes that a connection is gone.
-    pub fn connection_ended(&mut self, connection: u64) {
-        self.connections.remove(&connection);
     }
 
     /// Drops the connections of an agent whose process is gone.
@@ -213,7 +186,7 @@ impl OwnerHost {
     }
 
     /// The settings of a process that starts, with a seed of its own.
-    pub(super) fn settings(&mut self, start: Start) -> Settings {
+    pub(super) fn settings(&mut self, plan: &Plan, start: Start) -> Settings {
         let mut seed = [0; 32];
         for chunk in seed.chunks_mut(8) {
             chunk.copy_from_slice(&self.random.draw().to_le_bytes());
@@ -228,8 +201,11 @@ impl OwnerHost {
             feeds: vec![format!("tcp://owner-{}:1", self.index).into()],
             heartbeat: Span::from_millis(250),
             follow_file: true,
-            waiting_max: self.waiting_max,
-            snapshots: Some(self.policy),
+            waiting_max: plan.waiting_max,
+            snapshots: Some(Policy {
+                every: Span::from_micros(plan.snapshot_every_us),
+                entries_max: plan.snapshot_entries,
+            }),
         }
     }
 }

@@ -8,6 +8,7 @@
 use tollgate_agent::simulation::SocketEvent;
 use tollgate_server::core::Core;
 
+use super::disk::SimDisk;
 use super::log_host::LogHost;
 use super::owner_host::Doom;
 use super::shared_log::Session;
@@ -36,20 +37,22 @@ impl World {
         let now_us = self.now_us;
         let host = &mut self.owners[owner];
         host.life += 1;
-        if !start.snapshots.is_empty() {
-            self.watch.cover.see("owner took over from a snapshot");
-        }
+        self.watch.cover.see_if(
+            "owner took over from a snapshot",
+            !start.snapshots.is_empty(),
+        );
         host.started_mono_us = host.clock.mono_us(now_us);
         host.started_us = now_us;
         let drifts = self.plan.owner_drift_ppm[owner] != 0;
         self.watch.cover.see_if("clock of an owner drifts", drifts);
-        if self.plan.owner_wall_off_us[owner] != 0 {
-            self.watch.cover.see("clock of an owner off");
-        }
+        self.watch.cover.see_if(
+            "clock of an owner off",
+            self.plan.owner_wall_off_us[owner] != 0,
+        );
         (host.turn_at_us, host.down) = (u64::MAX, false);
         host.published.clear();
         (host.log_due, host.appends_due, host.log_events) = (false, false, 0);
-        let settings = host.settings(start);
+        let settings = host.settings(&self.plan, start);
         let (core, effects) = match self.plan.fleet {
             true => Core::shared(settings),
             false => Core::new(settings),
@@ -82,7 +85,7 @@ impl World {
             power,
         });
         if in_disk {
-            self.log.crash_in(after / 4);
+            self.log.on_disk(|disk| disk.crash_in(after / 4));
         }
     }
 
@@ -90,7 +93,7 @@ impl World {
     pub(super) fn owner_may_return(&mut self, owner: usize) {
         let host = &mut self.owners[owner];
         (host.doom, host.crashes_in_opening.0) = (None, 0);
-        self.log.forget_crash();
+        self.log.on_disk(SimDisk::forget_crash);
         self.owner_starts(owner);
     }
 

@@ -20,7 +20,7 @@ use tollgate_shared::wire::statement::Scope;
 use super::statements::end_of;
 
 /// How long a current watermark guards calls.
-const GUARDED_US: u64 = 1_000_000;
+pub(super) const GUARDED_US: u64 = 1_000_000;
 
 /// A statement that arrived.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub(super) struct Arrived {
 }
 
 /// A message on its way into the deny list: when it was sent, and by which aggregator.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct SentBy {
     pub peer: usize,
     pub sent_us: u64,

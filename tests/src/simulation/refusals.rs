@@ -12,7 +12,7 @@
 //! clocks but how much they drift.
 
 use tollgate_agent::{Cause, Denied, Refused, Scope as DeniedScope};
-use tollgate_shared::log_position::{LogId, LogPosition};
+use tollgate_shared::log_position::{Code, LogId, LogPosition};
 use tollgate_shared::wire::statement::{Scope, StatementKind};
 
 use super::arrivals::{drift_us, lease_us};
@@ -27,7 +27,7 @@ use super::world::World;
 const LEASE_ERROR_US: u64 = 60_000;
 
 /// Log times are rounded to a millisecond; one more millisecond as a margin.
-const ROUNDED_US: u64 = 2_000;
+pub(super) const ROUNDED_US: u64 = 2_000;
 
 /// What an agent knows of a partition: its log, and up to which position it has received statements.
 pub(super) type Known = (Option<LogId>, Option<LogPosition>);
@@ -53,6 +53,22 @@ impl World {
             )
         });
         known.unwrap_or_default()
+    }
+
+    /// Law 3: the statement that a refusal names justifies it.
+    pub(super) fn check_refusal(
+        &mut self,
+        agent: usize,
+        (resource, domain): (&str, &str),
+        denied: &Denied,
+        code: Code,
+        check: &'static str,
+    ) {
+        let known = self.known_of(agent, resource, code.partition);
+        if let Some(why) = self.unjustified(agent, (resource, domain), denied, known) {
+            let what = format!("agent {agent} refuses {resource} for {domain} by {code}: {why}");
+            self.violated(3, check, what);
+        }
     }
 
     /// Why an agent may not refuse a domain by the statement that its refusal names. `None`: it may, or names none.

@@ -16,11 +16,13 @@ use tollgate_engine::engine::Fate;
 use tollgate_limits::versions::LimitsBook;
 use tollgate_model::copies::CopiesOutcome;
 use tollgate_model::log::{LogInput, RecordOutcome};
+use tollgate_shared::wire::heartbeat::Heartbeat;
+use tollgate_shared::wire::holds::HoldBatch;
 use tollgate_shared::wire::record::Record;
 
 use super::compare;
 use super::copies_compare;
-use super::feeding::{Brought, feed_hits, feed_pointer, feed_sender, feed_totals};
+use super::feeding::{feed_entries, feed_hits, feed_totals};
 use super::trace::Violation;
 use super::watch::{Kept, Ruled, Watch};
 
@@ -37,15 +39,9 @@ struct At {
 
 impl At {
     fn violation(self, law: u8, check: &'static str, what: impl Display) -> Violation {
-        Violation {
-            law,
-            at_us: self.at_us,
-            check: check.into(),
-            what: format!(
-                "partition {}, offset {}: {what}",
-                self.partition, self.offset
-            ),
-        }
+        let (partition, offset) = (self.partition, self.offset);
+        let what = format!("partition {partition}, offset {offset}: {what}");
+        Violation::new(law, check, what)
     }
 }
 
@@ -116,30 +112,15 @@ impl Watch {
             }
             Record::Totals(totals) => Some(feed_totals(&mut ruled.model, offset, totals)),
             Record::LimitsActivation(activation) => {
-                let brought = Brought {
-                    limits: &self.limits,
-                    made: &self.made,
-                    book: &self.book,
-                };
-                Some(feed_pointer(
-                    &mut ruled.model,
-                    (offset, kept),
-                    activation.version,
-                    &brought,
-                    (at.partition, self.partitions),
-                    &mut self.cover,
-                ))
+                let at_log = (offset, kept.appended.as_micros());
+                Some(self.feed_activation(at.partition, at_log, activation.version))
             }
             // Copies have a separate model, but their records count among their agent's.
-            Record::Holds(batch) => {
-                Some(feed_sender(&mut ruled.model, offset, kept, &batch.sender))
+            Record::Holds(HoldBatch { sender, .. })
+            | Record::Heartbeat(Heartbeat { sender, .. }) => {
+                let model = &mut ruled.model;
+                Some(feed_entries(model, (offset, kept), sender, Vec::new()))
             }
-            Record::Heartbeat(heartbeat) => Some(feed_sender(
-                &mut ruled.model,
-                offset,
-                kept,
-                &heartbeat.sender,
-            )),
             Record::Genesis(_) | Record::StateDigest(_) | Record::Unknown { .. } => None,
         }
     }

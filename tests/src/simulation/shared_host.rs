@@ -22,9 +22,9 @@ impl World {
     /// The cut of a direction between an aggregator and the log.
     fn cut_off(&mut self, owner: usize, way: LogWay) -> Option<LogCut> {
         let cut = self.owners[owner].log_cuts[way as usize];
-        if cut.is_some() {
-            self.watch.cover.see("owner cut off from the log");
-        }
+        self.watch
+            .cover
+            .see_if("owner cut off from the log", cut.is_some());
         cut
     }
 
@@ -217,9 +217,10 @@ impl World {
         let behind = log.is_behind(&host.session);
         let is_overtaken =
             |event: &LogEvent| matches!(event, LogEvent::Gap { wanted, next, .. } if wanted < next);
-        if events.iter().any(is_overtaken) {
-            self.watch.cover.see("retention overtook a reader");
-        }
+        self.watch.cover.see_if(
+            "retention overtook a reader",
+            events.iter().any(is_overtaken),
+        );
         self.hand_on(owner, events);
         if behind {
             self.shared_delivery_soon(owner);

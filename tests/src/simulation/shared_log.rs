@@ -166,24 +166,21 @@ impl SharedLog {
                 // starts with its first record.
                 there = 0;
             }
-            if there < following.next {
-                events.push(LogEvent::Gap {
-                    stream,
-                    partition,
-                    wanted: following.next,
-                    next: there,
-                });
-                following.next = there;
-            }
             let first = self.first.get(&(stream, partition)).copied().unwrap_or(0);
-            if following.next < first {
-                events.push(LogEvent::Gap {
-                    stream,
-                    partition,
-                    wanted: following.next,
-                    next: first,
-                });
-                following.next = first;
+            // Behind the end of a log that was recreated or, after that, before the oldest record.
+            for (is_gap, next) in [
+                (there < following.next, there),
+                (following.next.min(there) < first, first),
+            ] {
+                if is_gap {
+                    events.push(LogEvent::Gap {
+                        stream,
+                        partition,
+                        wanted: following.next,
+                        next,
+                    });
+                    following.next = next;
+                }
             }
             let there = records.map_or(0, Vec::len) as u64;
             let some = (there - following.next).min(records_max as u64);

@@ -120,14 +120,8 @@ impl Watch {
         if kept.bytes.get(1) == Some(&kind::GENESIS) {
             return Ok(());
         }
-        let violation = |what| {
-            Err(Violation {
-                law: 4,
-                at_us: kept.at_us,
-                check: "evidence is what a second engine says".into(),
-                what,
-            })
-        };
+        let check = "evidence is what a second engine says";
+        let violation = |what| Err(Violation::new(4, check, what));
         let Ok(announced) = Announced::decode(&kept.bytes) else {
             return violation("a record of `denials` cannot be read".to_owned());
         };

@@ -19,7 +19,6 @@ pub const PANICKED: &str = "the program panicked";
 pub struct Trace {
     text: Option<String>,
     hash: u64,
-    lines: u64,
 }
 
 impl Trace {
@@ -28,13 +27,11 @@ impl Trace {
         Self {
             text: kept.then(String::new),
             hash: 0xcbf2_9ce4_8422_2325,
-            lines: 0,
         }
     }
 
     /// Notes an event: numbers for the hash, and a text for people.
     pub fn event(&mut self, now_us: u64, numbers: &[u64], text: impl FnOnce() -> String) {
-        self.lines += 1;
         for number in [now_us].iter().chain(numbers) {
             self.hash = (self.hash ^ number).wrapping_mul(0x0000_0100_0000_01b3);
             self.hash ^= self.hash >> 29;
@@ -49,11 +46,6 @@ impl Trace {
     /// The hash of all events.
     pub fn hash(&self) -> u64 {
         self.hash
-    }
-
-    /// The number of events.
-    pub fn lines(&self) -> u64 {
-        self.lines
     }
 
     /// The text, if it was kept.
@@ -85,6 +77,18 @@ pub struct Violation {
     pub check: Cow<'static, str>,
     /// The place, and what was expected and found.
     pub what: String,
+}
+
+impl Violation {
+    /// A violation at an instant that the world fills in.
+    pub fn new(law: u8, check: &'static str, what: String) -> Self {
+        Self {
+            law,
+            at_us: 0,
+            check: check.into(),
+            what,
+        }
+    }
 }
 
 impl fmt::Display for Violation {

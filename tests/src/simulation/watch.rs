@@ -33,11 +33,9 @@ use super::trace::{Violation, hash_of};
 /// A record of the log.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    /// The log's append time.
     pub appended: Timestamp,
     /// The true time of the append.
     pub at_us: u64,
-    /// Its bytes.
     pub bytes: Bytes,
 }
 
@@ -55,7 +53,6 @@ impl fmt::Display for Kept {
 
 /// A partition of hits, as ruled.
 pub struct Ruled {
-    /// Its number.
     pub index: u32,
     /// Rules it as aggregators should.
     pub engine: Engine,
@@ -71,7 +68,6 @@ pub struct Ruled {
     pub ticks: BTreeMap<u128, Vec<(u64, u64, u64)>>,
     /// True time and log time of each record.
     pub taken: Vec<(u64, u64)>,
-    /// The log's identity.
     pub log: Option<LogId>,
     /// The first offset of each of its generations.
     pub generations: Vec<(u64, u32)>,
@@ -89,6 +85,7 @@ pub struct Ruled {
 pub(super) type TotalName = (Box<str>, u32, u64);
 
 /// The watch.
+#[derive(Default)]
 pub struct Watch {
     pub(super) partitions: u32,
     /// Records by stream and partition. Offsets count from 0.
@@ -97,9 +94,7 @@ pub struct Watch {
     pub ruled: Vec<Ruled>,
     /// Partitions of generations that a power cut ended.
     pub past: Vec<Ruled>,
-    /// The accounts of agents' calls.
     pub accounts: Accounts,
-    /// The coverage.
     pub cover: Coverage,
     /// Totals that records asked for and that have not been applied, with the true time of the request.
     pub(super) totals_due: BTreeMap<TotalName, u64>,
@@ -146,39 +141,15 @@ impl Ruled {
     }
 }
 
-impl Ruled {
-    /// The generation that a record belongs to.
-    pub fn generation_of(&self, offset: u64) -> u32 {
-        let known = self
-            .generations
-            .partition_point(|(from, _)| *from <= offset);
-        known.checked_sub(1).map_or(0, |at| self.generations[at].1)
-    }
-}
-
 impl Watch {
     /// A watch over a log without records.
     pub fn new(plan: &Plan) -> Self {
         let partitions = plan.partitions;
         Self {
             partitions,
-            records: BTreeMap::new(),
             ruled: (0..partitions).map(|p| Ruled::new(p, partitions)).collect(),
-            past: Vec::new(),
-            accounts: Accounts::default(),
-            cover: Coverage::default(),
-            totals_due: BTreeMap::new(),
-            has_refused: false,
-            ever_ignored: BTreeSet::new(),
-            unbegun: BTreeSet::new(),
             announced: vec![BTreeSet::new(); partitions as usize],
-            book: LimitsBook::default(),
-            newest_version: 0,
-            limits: BTreeMap::new(),
-            made: BTreeMap::new(),
-            texts: Vec::new(),
-            copies: BTreeMap::new(),
-            lost_copies: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -234,15 +205,7 @@ impl Watch {
         offset: u64,
         kept: Kept,
     ) -> Result<(), Violation> {
-        let at_us = kept.at_us;
-        let violation = |check: &'static str, what| {
-            Err(Violation {
-                law: 5,
-                at_us,
-                check: check.into(),
-                what,
-            })
-        };
+        let violation = |check, what| Err(Violation::new(5, check, what));
         let records = self.records.entry((stream, partition)).or_default();
         let next = records.len() as u64;
         if let Some(known) = records.get(offset as usize) {
@@ -272,10 +235,20 @@ impl Watch {
             return violation("a generation begins with its identity", what);
         }
         records.push(kept.clone());
+        self.look_into(stream, partition, offset, &kept)
+    }
+
+    fn look_into(
+        &mut self,
+        stream: Stream,
+        partition: u32,
+        offset: u64,
+        kept: &Kept,
+    ) -> Result<(), Violation> {
         match stream {
-            Stream::Hits => self.rule(partition, offset, &kept),
-            Stream::Limits => self.enter(offset, &kept),
-            Stream::Denials => self.announcement(partition, &kept),
+            Stream::Hits => self.rule(partition, offset, kept),
+            Stream::Limits => self.enter(offset, kept),
+            Stream::Denials => self.announcement(partition, kept),
         }
     }
 
@@ -312,12 +285,8 @@ impl Watch {
         let order = [Stream::Limits, Stream::Hits, Stream::Denials];
         for stream in order {
             for ((_, partition), records) in records.iter().filter(|((of, _), _)| *of == stream) {
-                for (offset, kept) in records.iter().enumerate() {
-                    match stream {
-                        Stream::Hits => self.rule(*partition, offset as u64, kept)?,
-                        Stream::Limits => self.enter(offset as u64, kept)?,
-                        Stream::Denials => self.announcement(*partition, kept)?,
-                    }
+                for (offset, kept) in (0..).zip(records) {
+                    self.look_into(stream, *partition, offset, kept)?;
                 }
             }
         }

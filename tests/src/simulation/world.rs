@@ -8,7 +8,7 @@
 //! created. What stays true: a run is a function of its plan; nothing here reads a real clock, uses other
 //! randomness than the seed's, or waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::agent_holds::Offered;
 use super::agent_host::AgentHost;
@@ -28,7 +28,7 @@ use super::watch::Watch;
 
 /// A process that handles an event, and so later if it is frozen.
 #[derive(Clone, Copy, Debug)]
-enum Frozen {
+pub(super) enum Frozen {
     Agent(usize),
     Owner(usize),
 }
@@ -41,24 +41,19 @@ pub struct Event {
 
 /// The world.
 pub struct World {
-    /// Its plan.
     pub plan: Plan,
     /// True time.
     pub now_us: u64,
     queue: Queue<Event>,
-    /// The agents.
     pub agents: Vec<AgentHost>,
     /// The aggregators.
     pub owners: Vec<OwnerHost>,
-    /// The log.
     pub log: LogHost,
     /// The clock that stamps the log's records.
     pub log_clock: Clock,
-    /// The network.
     pub net: Net,
     /// The log as ruled beside the aggregators.
     pub watch: Watch,
-    /// The trace.
     pub trace: Trace,
     /// Calls decided.
     pub decisions: u64,
@@ -78,7 +73,6 @@ pub struct World {
     pub(super) publishers: BTreeMap<u128, SendingProcess>,
     /// Operators' acts that are not answered yet.
     pub(super) operators: Operators,
-    /// The calls of the quiescent phase.
     pub(super) quiescent_calls: QuiescentCalls,
     /// Draws for parts that belong to no host.
     pub random: Random,
@@ -208,13 +202,7 @@ impl World {
 
     /// Notes a violation of a law; the run ends with the first.
     pub fn violated(&mut self, law: u8, check: &'static str, what: String) {
-        let at_us = self.now_us;
-        self.violated_by(Violation {
-            law,
-            at_us,
-            check: check.into(),
-            what,
-        });
+        self.violated_by(Violation::new(law, check, what));
     }
 
     /// The same for a violation that was found elsewhere.
@@ -240,35 +228,36 @@ impl World {
 
     /// A frozen process handles waiting events when it continues, in order.
     fn happen(&mut self, event: Event) {
-        let (waiting, until_us) = match event.process {
-            None => return (event.happens)(self),
-            Some(Frozen::Agent(agent)) => {
-                let host = &mut self.agents[agent];
-                (&mut host.waiting, host.frozen_until_us)
+        let now_us = self.now_us;
+        if let Some(process) = event.process {
+            let (waiting, until_us) = self.frozen(process);
+            if now_us < until_us || !waiting.is_empty() {
+                return waiting.push_back(event);
             }
-            Some(Frozen::Owner(owner)) => {
-                let host = &mut self.owners[owner];
-                (&mut host.waiting, host.stalled_until_us)
-            }
-        };
-        if self.now_us < until_us || !waiting.is_empty() {
-            return waiting.push_back(event);
         }
         (event.happens)(self);
     }
 
-    /// An agent's process continues after a freeze.
-    pub(super) fn agent_goes_on(&mut self, agent: usize) {
-        if self.agents[agent].frozen_until_us <= self.now_us {
-            let waiting = std::mem::take(&mut self.agents[agent].waiting);
-            waiting.into_iter().for_each(|event| (event.happens)(self));
+    /// The events that wait for a process, and until when it is frozen.
+    fn frozen(&mut self, process: Frozen) -> (&mut VecDeque<Event>, u64) {
+        match process {
+            Frozen::Agent(agent) => {
+                let host = &mut self.agents[agent];
+                (&mut host.waiting, host.frozen_until_us)
+            }
+            Frozen::Owner(owner) => {
+                let host = &mut self.owners[owner];
+                (&mut host.waiting, host.stalled_until_us)
+            }
         }
     }
 
-    /// An aggregator's process continues after a stall.
-    pub(super) fn owner_goes_on(&mut self, owner: usize) {
-        if self.owners[owner].stalled_until_us <= self.now_us {
-            let waiting = std::mem::take(&mut self.owners[owner].waiting);
+    /// A process continues after it was frozen.
+    pub(super) fn goes_on(&mut self, process: Frozen) {
+        let now_us = self.now_us;
+        let (waiting, until_us) = self.frozen(process);
+        if until_us <= now_us {
+            let waiting = std::mem::take(waiting);
             waiting.into_iter().for_each(|event| (event.happens)(self));
         }
     }
