@@ -99,14 +99,14 @@ fn windows(old: &RateClass, new: &RateClass, state: &mut State, time: Timestamp)
     let taken = after.iter().map(|length| {
         let same = before.iter().position(|before| before == length);
         let source = same.or(longest).and_then(|index| state.windows.get(index));
-        let mut stamps = source.map_or_else(Stamps::new, Stamps::clone);
-        stamps.forget(*length, time);
-        stamps
+        source.map_or_else(Stamps::new, Stamps::clone)
     });
     let taken = taken.collect();
     state.windows.replace(taken);
     for (window, stamps) in new.sliding().zip(state.windows.iter_mut()) {
         window.round(stamps);
+        // What leaves by being rounded must not count again in a longer window of the version after this one.
+        stamps.forget(window.window, time);
     }
 }
 

@@ -321,3 +321,38 @@ proptest! {
         check_stream(unit_us, odd_us, &limits, &ops);
     }
 }
+
+/// Windows of more than 4,096 copies round stamps down, so a copy of exactly one window ago leaves when its pair comes
+/// under one.
+#[test]
+fn what_leaves_by_being_rounded_does_not_count_again() {
+    let hard = model::DomainLimits {
+        hard: Some(7),
+        ..model::DomainLimits::default()
+    };
+    let rounded = model::DomainLimits {
+        windows: vec![model::Window {
+            limit: 4_097,
+            window_us: 150_000,
+        }],
+        ..model::DomainLimits::default()
+    };
+    let entry = |later| Op::Entry {
+        later,
+        earlier: 0,
+        hits: 1,
+        unguarded: false,
+    };
+    let limits = |limits: &model::DomainLimits| Op::Limits {
+        later: 0,
+        limits: limits.clone(),
+    };
+    let calls = [entry(0), entry(3), entry(3)];
+    let versions = [limits(&rounded), limits(&hard)];
+    let ops: Vec<Op> = calls
+        .into_iter()
+        .chain(versions)
+        .chain([entry(0)])
+        .collect();
+    check_stream(50_000, 1, &hard, &ops);
+}
