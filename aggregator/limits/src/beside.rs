@@ -6,8 +6,14 @@
 //!
 //! Knows nothing of logs. What stays true: the limits rule as if the rows had been stated after the document.
 
+use std::fmt;
+use std::mem::discriminant;
+
+use serde::Serialize;
+
 use super::amend::{Revision, override_under};
 use super::own::{NotChanged, Own};
+use super::path::{Path, PathStep};
 use super::resource::{CopiesResource, RateResource, Resource};
 use super::stated::Stated;
 use super::version::{Classes, Limits};
@@ -23,6 +29,27 @@ pub struct OverrideRow<'l> {
     pub own: Own,
 }
 
+/// Rows of one resource that another document has no place for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DroppedRows {
+    /// The resource.
+    pub resource: String,
+    /// How many there are.
+    pub rows: u64,
+}
+
+impl fmt::Display for DroppedRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let resource = Path::DOCUMENT.then(PathStep::Named("resource", &self.resource));
+        let (rows, s) = (self.rows, if self.rows == 1 { "" } else { "s" });
+        write!(
+            f,
+            "{resource}: removes its {rows} row{s} (limits of single domains): the document does not configure it, or \
+             with the other kind of limits"
+        )
+    }
+}
+
 impl Limits {
     /// The rows beside the document, by resource and domain.
     pub fn rows(&self) -> impl Iterator<Item = OverrideRow<'_>> {
@@ -36,6 +63,23 @@ impl Limits {
             Resource::Rate(rate) => Some(rate.rows.statement_of(domain)?.own.clone()),
             Resource::Copies(copies) => copies.rows.get(domain).map(own_of_limit),
         }
+    }
+
+    /// The rows beside another document that [`Limits::with_rows_of`] drops, by resource.
+    pub fn rows_dropped_of(&self, before: &Self) -> Vec<DroppedRows> {
+        let is_kept = |old: &Resource| {
+            let number = self.names.number_of(old.name());
+            number.is_some_and(|number| {
+                let (old, new) = (discriminant(old), discriminant(&self.resources[number]));
+                old == new
+            })
+        };
+        let dropped = before.resources.iter().filter(|old| !is_kept(old));
+        let dropped = dropped.map(|old| DroppedRows {
+            resource: old.name().to_owned(),
+            rows: old.rows_len() as u64,
+        });
+        dropped.filter(|of| 0 < of.rows).collect()
     }
 
     /// This document with the rows beside another one. Rows of resources that it does not configure, or configures
@@ -88,6 +132,14 @@ impl Limits {
 }
 
 impl Resource {
+    /// Number of its rows.
+    pub(super) fn rows_len(&self) -> usize {
+        match self {
+            Self::Rate(rate) => rate.rows.len(),
+            Self::Copies(copies) => copies.rows.len(),
+        }
+    }
+
     fn rows(&self) -> Box<dyn Iterator<Item = OverrideRow<'_>> + '_> {
         let resource = self.name();
         let row = move |(domain, own)| OverrideRow {

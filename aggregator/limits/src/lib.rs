@@ -65,7 +65,7 @@ mod zone;
 mod zone_tables;
 
 pub use amend::Revision;
-pub use beside::OverrideRow;
+pub use beside::{DroppedRows, OverrideRow};
 pub use descriptors::Descriptors;
 pub use fault::{FAULTS_MAX, Fault, FaultKind, Faults};
 pub use forgets::{Forgotten, forgets, forgotten, forgotten_by_documents};

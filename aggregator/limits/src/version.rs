@@ -181,11 +181,7 @@ impl Limits {
 
     /// Number of rows beside the document.
     pub fn rows_len(&self) -> usize {
-        let len = |resource: &Resource| match resource {
-            Resource::Rate(rate) => rate.rows.len(),
-            Resource::Copies(copies) => copies.rows.len(),
-        };
-        self.resources.iter().map(len).sum()
+        self.resources.iter().map(Resource::rows_len).sum()
     }
 
     /// The class with this number. Panics for a number of another version.

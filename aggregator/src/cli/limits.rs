@@ -195,7 +195,7 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
 #[cfg(feature = "kafka")]
 mod kafka {
     use serde::Serialize;
-    use tollgate_limits::{Forgotten, Limits, with_zone_tables};
+    use tollgate_limits::{DroppedRows, Forgotten, Limits, with_zone_tables};
 
     use super::{ActArgs, Exit, Failure, Global, LimitsVerb};
     use crate::cli::document_edit::TextEdit;
@@ -203,7 +203,7 @@ mod kafka {
     use crate::cli::limits_candidates::promoted;
     use crate::cli::limits_diff::diff;
     use crate::cli::limits_edit;
-    use crate::cli::limits_forgets::{Forgets, forgets_of, lines_of};
+    use crate::cli::limits_effects::{Effects, effects_of};
     use crate::cli::limits_history::{History, list, read, read_if_there};
     use crate::cli::limits_rows::{rolled_back, rows_text};
     use crate::cli::limits_wanted::{Wanted, edited, imported, set};
@@ -225,6 +225,8 @@ mod kafka {
         forgets: Vec<Forgotten>,
         /// The number of further such resources.
         forgets_omitted: u64,
+        /// The rows that the document has no place for, by resource.
+        rows_removed: Vec<DroppedRows>,
     }
 
     pub(super) fn run(
@@ -363,9 +365,9 @@ mod kafka {
             Some(latest) => wanted.over(latest),
             None => wanted,
         };
-        let forgets = match history.book.latest() {
-            Some(latest) if !wanted.is_done() => forgets_of(&latest.limits, &wanted),
-            _ => Forgets::default(),
+        let effects = match history.book.latest() {
+            Some(latest) if !wanted.is_done() => effects_of(&latest.limits, &wanted)?,
+            _ => Effects::default(),
         };
         if wanted.is_done() || act.dry_run {
             let what = match (wanted.is_done(), is_there) {
@@ -375,14 +377,14 @@ mod kafka {
                     ": none is in force; missing topics would be created, and the first one pushed"
                 }
             };
-            return report(global, (in_force, in_force), false, what, forgets);
+            return report(global, (in_force, in_force), false, what, effects);
         }
         check(kafka, Missing::Create)?;
         let mut stream = LimitsStream::open(kafka, history)?;
         let who = act.by.clone().unwrap_or_else(user_and_host);
         let version = stream.append_all(wanted, expected, (&who, &act.reason))?;
         stream.close();
-        report(global, (version, expected), true, "pushed", forgets)
+        report(global, (version, expected), true, "pushed", effects)
     }
 
     fn report(
@@ -390,10 +392,10 @@ mod kafka {
         (version, expected): (u64, u64),
         pushed: bool,
         what: &str,
-        forgets: Forgets,
+        effects: Effects,
     ) -> Result<Exit, Failure> {
-        let lines = lines_of(&forgets);
-        let (forgets, forgets_omitted) = forgets;
+        let lines = effects.lines();
+        let (forgets, forgets_omitted) = effects.forgets;
         let mut output = global.open_output()?;
         match global.format {
             Format::Json => output.json(&PushView {
@@ -403,6 +405,7 @@ mod kafka {
                 pushed,
                 forgets,
                 forgets_omitted,
+                rows_removed: effects.dropped,
             })?,
             Format::Text if pushed => {
                 output.line(format_args!("version {version} ({what} over {expected})"))?;

@@ -8,7 +8,7 @@ use tollgate_limits::versions::Version;
 use tollgate_limits::{Forgotten, forgotten};
 
 use super::Global;
-use super::limits_forgets::lines_of;
+use super::limits_effects::lines_of;
 use super::limits_history::History;
 use super::limits_rows::rows_text;
 use super::output::Format;

@@ -35,7 +35,7 @@ pub mod limits_convert;
 mod limits_diff;
 mod limits_edit;
 #[cfg(feature = "kafka")]
-mod limits_forgets;
+mod limits_effects;
 #[cfg(feature = "kafka")]
 mod limits_history;
 mod limits_import;
