@@ -169,7 +169,7 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
         }) => {
             let asked = AmendRequest {
                 resource: Some(resource.clone()),
-                domain: Some(domain.clone()),
+                domain: Some(operator::entry_on(global, url, resource, domain)?),
                 remove: *remove,
                 ..stated.asked()
             };
@@ -195,7 +195,7 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
 #[cfg(feature = "kafka")]
 mod kafka {
     use serde::Serialize;
-    use tollgate_limits::{DroppedRows, Forgotten, Limits, with_zone_tables};
+    use tollgate_limits::{DroppedRows, Forgotten, Limits, RateResource, with_zone_tables};
 
     use super::{ActArgs, Exit, Failure, Global, LimitsVerb};
     use crate::cli::document_edit::TextEdit;
@@ -259,9 +259,13 @@ mod kafka {
                 ..
             }) => {
                 let own = (!remove).then(|| stated.own());
-                match global.domain(domain.as_ref())? {
-                    Some(domain) => push(global, &kafka, act, |history| {
-                        set(&history.find(None)?.version, resource, &domain, own)
+                match domain {
+                    Some(typed) => push(global, &kafka, act, |history| {
+                        let version = &history.find(None)?.version;
+                        let rate = version.limits.rate(resource);
+                        let addresses = || Ok(rate.and_then(RateResource::addresses));
+                        let domain = global.entry_by(typed, addresses)?;
+                        set(version, resource, &domain, own)
                     }),
                     None => push(global, &kafka, act, |history| {
                         let change = TextEdit {
@@ -276,11 +280,11 @@ mod kafka {
             }
             Some(LimitsVerb::Import { file, act, .. }) => {
                 let mut rows = limits_edit::rows(&input_name(file), open_table(file)?)?;
-                for (_, change) in &mut rows {
-                    change.domain = global.domain(change.domain.as_ref())?;
-                }
+                let domains = global.domains()?;
                 push(global, &kafka, act, |history| {
-                    imported(&history.find(None)?.version, &rows)
+                    let version = &history.find(None)?.version;
+                    limits_edit::name_as_in_log(&domains, &version.limits, &mut rows)?;
+                    imported(version, &rows)
                 })
             }
             Some(LimitsVerb::Promote { resource, act, .. }) => {

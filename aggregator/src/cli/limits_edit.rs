@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::io::BufRead;
 
-use tollgate_limits::{Limits, NotChanged, Own, Revision};
+use tollgate_limits::{Limits, NotChanged, Own, RateResource, Revision};
 use tollgate_shared::escape::escaped;
 
 use super::document_edit::{FaultList, TextEdit};
@@ -20,6 +20,7 @@ use super::table_lines::TableLines;
 use crate::exit::Failure;
 use tollgate_api::amend::AmendRequest;
 use tollgate_replay::traffic::csv::fields as csv_fields;
+use tollgate_server::domains::Domains;
 
 /// What is stated of a resource or of a domain of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
@@ -83,6 +84,30 @@ pub fn rows(name: &str, table: impl BufRead) -> Result<Vec<(String, TextEdit)>, 
         }
     }
     faults.or(rows).map_err(Failure::Data)
+}
+
+/// Replaces the domains of a file's rows by their names in the log; the first faults are listed, each with its place.
+///
+/// # Errors
+///
+/// If a domain is no name of this fleet, or an address within a network that its resource limits as one.
+pub fn name_as_in_log(
+    domains: &Domains,
+    limits: &Limits,
+    rows: &mut [(String, TextEdit)],
+) -> Result<(), Failure> {
+    let mut faults = FaultList::default();
+    for (place, row) in rows {
+        let Some(typed) = &row.domain else {
+            continue;
+        };
+        let addresses = limits.rate(&row.resource).and_then(RateResource::addresses);
+        match domains.of_entry(addresses, typed) {
+            Ok(domain) => row.domain = Some(domain),
+            Err(mixture) => faults.push(|| format!("{place}: {mixture}")),
+        }
+    }
+    faults.or(()).map_err(Failure::Data)
 }
 
 /// Limits changed by the rows of a file; the first faults are listed, each with its place.

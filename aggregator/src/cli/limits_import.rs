@@ -32,22 +32,29 @@ pub(super) fn import(
     note: &OperatorNote,
 ) -> Result<Exit, Failure> {
     let mut rows = limits_edit::rows(&input_name(file), open_table(file)?)?;
-    for (_, row) in &mut rows {
-        row.domain = global.domain(row.domain.as_ref())?;
-    }
-    limits_edit::changed(&limits_in_force(url)?, &rows)?;
-    let parts = parts_of(rows.into_iter().map(|(_, row)| row_of(row)).collect());
+    let limits = limits_in_force(url)?;
+    limits_edit::name_as_in_log(&global.domains()?, &limits, &mut rows)?;
+    limits_edit::changed(&limits, &rows)?;
+    let (places, rows): (Vec<String>, Vec<AmendRow>) = { rows.into_iter() }
+        .map(|(place, row)| (place, row_of(row)))
+        .unzip();
+    let mut places = &*places;
+    let parts = parts_of(rows);
     let (count, mut expected) = (parts.len(), note.expect_version);
     let mut answers = Vec::with_capacity(count);
     for (done, rows) in parts.into_iter().enumerate() {
+        let (of_rows, after) = places.split_at(rows.len().min(places.len()));
+        places = after;
         let request = AmendRequest {
             act: "set".to_owned(),
-            rows,
+            rows: rows.clone(),
             ..AmendRequest::default()
         };
         let mut of_part = note.clone();
         of_part.expect_version = expected;
-        let answer = asked(global, url, &of_part, request).inspect_err(|_| {
+        let answer = asked(global, url, &of_part, request);
+        let answer = answer.map_err(|failure| placed(failure, &rows, of_rows));
+        let answer = answer.inspect_err(|_| {
             if 0 < done && !note.dry_run {
                 remark!(
                     "tollgate: {done} of {count} parts are in force: run the same command again for the rest"
@@ -62,6 +69,20 @@ pub(super) fn import(
         answers.push(answer);
     }
     report_all(global, &answers)
+}
+
+/// An aggregator's refusal of a part, with the place of the row that it names, or of all of them.
+fn placed(failure: Failure, rows: &[AmendRow], places: &[String]) -> Failure {
+    let Failure::Data(text) = failure else {
+        return failure;
+    };
+    let is_named = |row: &AmendRow| text.starts_with(&format!("domain {:?}: ", row.domain));
+    let named = { rows.iter().zip(places) }.find(|(row, _)| is_named(row));
+    Failure::Data(match (named, places) {
+        (Some((_, place)), _) => format!("{place}: {text}"),
+        (None, [first, .., last]) => format!("{first} to {last}: {text}"),
+        (None, _) => format!("{}: {text}", places.concat()),
+    })
 }
 
 fn row_of(row: TextEdit) -> AmendRow {
@@ -99,6 +120,23 @@ fn parts_of(rows: Vec<AmendRow>) -> Vec<Vec<AmendRow>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_names_the_place_of_its_row() {
+        let row = |domain: &str| AmendRow {
+            domain: domain.to_owned(),
+            ..AmendRow::default()
+        };
+        let (rows, places) = (["a", "b\"c", "d"], ["f.csv:2", "f.csv:4", "f.csv:5"]);
+        let (rows, places) = (rows.map(row), places.map(str::to_owned));
+        let placed = |text: &str| placed(Failure::Data(text.to_owned()), &rows, &places);
+        for (text, expected) in [
+            (r#"domain "b\"c": no"#, r#"f.csv:4: domain "b\"c": no"#),
+            ("rows: no", "f.csv:2 to f.csv:5: rows: no"),
+        ] {
+            assert_eq!(placed(text).to_string(), expected);
+        }
+    }
 
     #[test]
     fn rows_go_in_their_order_in_parts_that_a_body_takes() {

@@ -260,6 +260,25 @@ impl Global {
         }
     }
 
+    /// The same for the name of an entry, which has to name all addresses that it applies to.
+    ///
+    /// # Errors
+    ///
+    /// As [`Global::domain_by`], and if it is an address within a network that the resource limits as one.
+    pub fn entry_by(
+        &self,
+        typed: &str,
+        addresses: impl FnOnce() -> Result<Option<AddressPrefixes>, Failure>,
+    ) -> Result<String, Failure> {
+        let domains = self.domains()?;
+        let addresses = match domains.needs_resource(typed) {
+            true => addresses()?,
+            false => None,
+        };
+        let entry = domains.of_entry(addresses, typed);
+        entry.map_err(|mixture| Failure::Data(mixture.to_string()))
+    }
+
     /// A limits document as it may stand in the log.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ use tollgate_api::state::FaultView;
 use tollgate_limits::{Limits, RateResource};
 use tollgate_shared::escape::unescaped;
 use tollgate_shared::names::{check_domain, check_name};
+use tollgate_shared::networks::AddressPrefixes;
 
 use super::Global;
 use super::output::Format;
@@ -181,13 +182,29 @@ pub fn domain_on(
     resource: Option<&str>,
     typed: Option<&String>,
 ) -> Result<Option<String>, Failure> {
-    global.domain_by(typed, || {
-        let Some(resource) = resource else {
-            return Ok(None);
-        };
-        let limits = limits_in_force(url)?;
-        Ok(limits.rate(resource).and_then(RateResource::addresses))
+    global.domain_by(typed, || match resource {
+        Some(resource) => addresses_on(url, resource),
+        None => Ok(None),
     })
+}
+
+/// The same for the name of an entry, which has to name all addresses that it applies to.
+///
+/// # Errors
+///
+/// As [`domain_on`], and if it is an address within a network that the resource limits as one.
+pub fn entry_on(
+    global: &Global,
+    url: &str,
+    resource: &str,
+    typed: &str,
+) -> Result<String, Failure> {
+    global.entry_by(typed, || addresses_on(url, resource))
+}
+
+fn addresses_on(url: &str, resource: &str) -> Result<Option<AddressPrefixes>, Failure> {
+    let limits = limits_in_force(url)?;
+    Ok(limits.rate(resource).and_then(RateResource::addresses))
 }
 
 /// The limits in force, without the rows beside their document; none if the aggregator has no document yet.

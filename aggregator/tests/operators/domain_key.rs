@@ -239,6 +239,59 @@ async fn an_address_that_is_typed_is_hashed_as_agents_hash_it() {
 }
 
 #[test]
+fn rows_that_cannot_be_hashed_are_named_by_their_lines() {
+    let dir = directory(LIMITS);
+    let dir = dir.path();
+    write_key(dir, "domain.key", KEY);
+    let served = serve(dir, &["--domain-key", "domain.key"]);
+    served.await_ready();
+    let url = format!("http://{}", served.http);
+    let import = |rows: &str, more: &[&str]| {
+        let table = format!("resource,domain,rate\n{rows}");
+        std::fs::write(dir.join("rows.csv"), table).expect("a file");
+        let import = [
+            "limits", "import", "rows.csv", "--reason", "x", "--url", &url,
+        ];
+        let (code, out, err) = run(dir, &[&import[..], more].concat());
+        (code, out + &err)
+    };
+    let key = ["--domain-key", "domain.key"];
+    let (code, text) = import("api.search,zed,9/s\n", &[]);
+    let expected = "rows.csv:2: domain \"zed\": agents use hashes";
+    assert!(code == 65 && text.contains(expected), "{text}");
+    let (code, text) = import("api.search,zed,9/s\nweb.login,10.0.0.0/8,9/s\n", &key);
+    assert!(
+        code == 65 && text.contains("rows.csv:3: \"10.0.0.0/8\" is a network"),
+        "{text}"
+    );
+    let narrow = "\"203.0.113.9\" is a part of \"203.0.113.0/24\"";
+    let (code, text) = import("web.login,203.0.113.9,9/s\n", &key);
+    let placed = format!("rows.csv:2: {narrow}");
+    assert!(code == 65 && text.contains(&placed), "{text}");
+    let set = [
+        "limits",
+        "set",
+        "web.login",
+        "--rate",
+        "9/s",
+        "--reason",
+        "x",
+    ];
+    let set_of = |domain: &str| {
+        let more = ["--domain", domain, "--url", &url];
+        let (code, out, err) = run(dir, &[&set[..], &more, &key].concat());
+        (code, out + &err)
+    };
+    let (code, text) = set_of("203.0.113.9");
+    assert!(code == 65 && text.contains(narrow), "{text}");
+    let (code, text) = set_of("203.0.113.0/24");
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = import("api.search,zed,9/s\nweb.login,203.0.113.0/24,8/s\n", &key);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(served.json("/v1/limits")["rows"], 2);
+}
+
+#[test]
 fn invalid_keys_and_documents_are_refused() {
     let dir = directory(LIMITS);
     let dir = dir.path();
