@@ -123,10 +123,10 @@ enum LimitsVerb {
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 struct ActArgs {
     /// The reason, which the log records
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, visible_alias = "why", value_name = "TEXT", value_parser = super::values::reason)]
     reason: String,
     /// Who gives the command, which the log records [default: the user and the host]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = super::values::author)]
     by: Option<String>,
     /// Does nothing and exits with 75 unless this version is in force
     #[arg(long, value_name = "N")]

@@ -48,10 +48,10 @@ pub struct Spoken {
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct OperatorNote {
     /// The reason, which the log records
-    #[arg(long, visible_alias = "why", value_name = "TEXT", value_parser = reason)]
+    #[arg(long, visible_alias = "why", value_name = "TEXT", value_parser = super::values::reason)]
     reason: String,
     /// Who gives the command, which the log records [default: the user and the host]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = super::values::author)]
     by: Option<String>,
     /// Does nothing and exits with 75 unless this version of the limits is in force
     #[arg(long, value_name = "N")]
@@ -75,13 +75,6 @@ impl OperatorNote {
             expect_version,
             dry_run,
         }
-    }
-}
-
-fn reason(text: &str) -> Result<String, &'static str> {
-    match text.trim() {
-        "" => Err("expected a reason"),
-        text => Ok(text.to_owned()),
     }
 }
 

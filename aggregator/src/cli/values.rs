@@ -6,6 +6,30 @@ use ipnet::IpNet;
 use tollgate_limits::{Rate, parse_rate, parse_span};
 use tollgate_shared::time::{Span, Timestamp};
 
+/// The reason of an act.
+///
+/// # Errors
+///
+/// If it is empty.
+pub fn reason(text: &str) -> Result<String, &'static str> {
+    match text.trim() {
+        "" => Err("expected a reason"),
+        text => Ok(text.to_owned()),
+    }
+}
+
+/// The author of an act.
+///
+/// # Errors
+///
+/// If it is empty.
+pub fn author(text: &str) -> Result<String, &'static str> {
+    match text.trim() {
+        "" => Err("expected a name"),
+        text => Ok(text.to_owned()),
+    }
+}
+
 /// A duration.
 ///
 /// # Errors

@@ -141,8 +141,15 @@ fn asked_by(mut request: AmendRequest, grant: Option<&Arc<TokenGrant>>) -> Amend
 ///
 /// What is missing or should not be there.
 pub fn proposal(request: AmendRequest) -> Result<Proposal, String> {
-    if request.why.trim().is_empty() || request.who.is_empty() {
-        return Err("who and why: expected both".to_owned());
+    for (field, found, expected) in [
+        ("who", &request.who, "the name of the operator"),
+        ("why", &request.why, "the reason of the act"),
+    ] {
+        if found.trim().is_empty() {
+            return Err(format!(
+                "{field} = {found:?}: expected {expected}, which the log records"
+            ));
+        }
     }
     Ok(Proposal {
         act: ActReader(&request).act()?,
@@ -236,6 +243,34 @@ mod tests {
         };
         for right in [ban(&ours), Act::Set(row("mallory", None)), unban] {
             assert_eq!(with(&right), Ok(()), "{right:?}");
+        }
+    }
+
+    #[test]
+    fn an_act_without_author_or_reason_is_refused_by_the_fields_name() {
+        let asked = |who: &str, why: &str| {
+            let asked = AmendRequest {
+                act: "ban".to_owned(),
+                domain: Some("mallory".to_owned()),
+                who: who.to_owned(),
+                why: why.to_owned(),
+                ..AmendRequest::default()
+            };
+            proposal(asked).map(|proposal| proposal.who)
+        };
+        assert_eq!(asked("ann", "a bug").as_deref(), Ok("ann"));
+        for (who, why, expected) in [
+            ("", "a bug", "who = \"\": expected the name of the operator"),
+            (
+                " ",
+                "a bug",
+                "who = \" \": expected the name of the operator",
+            ),
+            ("ann", "", "why = \"\": expected the reason of the act"),
+            ("ann", "\t", "why = \"\\t\": expected the reason of the act"),
+        ] {
+            let fault = asked(who, why).expect_err("nobody, or no reason");
+            assert_eq!(fault, format!("{expected}, which the log records"));
         }
     }
 
