@@ -45,6 +45,12 @@ pub fn load(global: &Global, bootstrap: &str, prefix: Option<&str>) -> Result<Co
 }
 
 impl KafkaArgs {
+    /// Whether any of the options is given.
+    pub fn is_stated(&self) -> bool {
+        let texts = [&self.kafka, &self.topic_prefix, &self.partitions];
+        self.journal.is_some() || texts.into_iter().any(Option::is_some)
+    }
+
     /// The configuration of the command, with Kafka as the log.
     ///
     /// # Errors

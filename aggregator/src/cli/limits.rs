@@ -76,7 +76,7 @@ enum LimitsVerb {
         #[arg(long, requires = "domain", conflicts_with_all = ["rate", "hard", "limit"])]
         remove: bool,
         /// Asks this aggregator to write the record; the aggregator has the document, so the command need not read it
-        /// first
+        /// first [env: TOLLGATE_URL, for a domain, if no option names a Kafka]
         #[arg(long, value_name = "URL", requires = "domain", value_parser = super::values::url)]
         url: Option<String>,
         #[command(flatten)]
@@ -88,7 +88,8 @@ enum LimitsVerb {
         /// The file; its heading names the columns resource, domain, rate, hard, limit; an empty cell changes
         /// nothing; `-` is stdin
         file: PathBuf,
-        /// Asks this aggregator to write the records, some hundred rows each; required for a journal
+        /// Asks this aggregator to write the records, some hundred rows each; required for a journal [env:
+        /// TOLLGATE_URL, if no option names a Kafka]
         #[arg(long, value_name = "URL", value_parser = super::values::url)]
         url: Option<String>,
         #[command(flatten)]
@@ -159,30 +160,12 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
             file: Some(file),
             act,
         }) => return limits_candidates::promote_in(file, resource, act.dry_run),
-        Some(LimitsVerb::Set {
-            resource,
-            domain: Some(domain),
-            stated,
-            remove,
-            url: Some(url),
-            act,
-        }) => {
-            let asked = AmendRequest {
-                resource: Some(resource.clone()),
-                domain: Some(operator::entry_on(global, url, resource, domain)?),
-                remove: *remove,
-                ..stated.asked()
-            };
-            return operator::ask(global, url, &act.note(), asked);
+        Some(verb) => {
+            if let Some(exit) = asked_of_aggregator(global, verb, &args.kafka)? {
+                return Ok(exit);
+            }
         }
-        Some(LimitsVerb::Import {
-            file,
-            url: Some(url),
-            act,
-        }) => {
-            return limits_import::import(global, url, file, &act.note());
-        }
-        _ => {}
+        None => {}
     }
     // Without the feature `kafka` this fails with a message.
     let config = args.kafka.load(global, "limits")?;
@@ -190,6 +173,56 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
     return Err(Failure::Bug(format!("kafka is configured: {config:?}")));
     #[cfg(feature = "kafka")]
     kafka::run(global, args.verb.as_ref(), &config)
+}
+
+/// Runs the command through an aggregator, if one is named; `None`: it is for Kafka.
+fn asked_of_aggregator(
+    global: &Global,
+    verb: &LimitsVerb,
+    kafka: &KafkaArgs,
+) -> Result<Option<Exit>, Failure> {
+    match verb {
+        LimitsVerb::Set {
+            resource,
+            domain: Some(domain),
+            stated,
+            remove,
+            url,
+            act,
+        } => {
+            let Some(url) = aggregator(url.as_ref(), kafka)? else {
+                return Ok(None);
+            };
+            let asked = AmendRequest {
+                resource: Some(resource.clone()),
+                domain: Some(operator::entry_on(global, &url, resource, domain)?),
+                remove: *remove,
+                ..stated.asked()
+            };
+            operator::ask(global, &url, &act.note(), asked).map(Some)
+        }
+        LimitsVerb::Import { file, url, act } => match aggregator(url.as_ref(), kafka)? {
+            Some(url) => limits_import::import(global, &url, file, &act.note()).map(Some),
+            None => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// The aggregator that a command names: by --url, or by the environment, unless options name a Kafka.
+fn aggregator(stated: Option<&String>, kafka: &KafkaArgs) -> Result<Option<String>, Failure> {
+    const VARIABLE: &str = "TOLLGATE_URL";
+    if stated.is_some() || kafka.is_stated() {
+        return Ok(stated.cloned());
+    }
+    // An empty variable is not set, as everywhere.
+    let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let text = text.to_string_lossy();
+    let url = super::values::url(&text);
+    url.map(Some)
+        .map_err(|expected| Failure::Usage(format!("{VARIABLE} = {text:?}: {expected}")))
 }
 
 #[cfg(feature = "kafka")]
