@@ -3,7 +3,7 @@
 //! The flags are options of the configuration under other names, and override its file. Knows nothing of what a
 //! command does there.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{Global, serve};
 use crate::exit::Failure;
@@ -24,7 +24,7 @@ pub struct KafkaArgs {
     /// The number of partitions of the topic of hits (kafka.partitions)
     #[arg(long, global = true, value_name = "N")]
     partitions: Option<String>,
-    /// A journal, which is refused with what to do instead
+    /// A journal, which only `limits show` reads; other commands refuse it with what to do instead
     #[arg(long, global = true, value_name = "DIR", hide = true)]
     journal: Option<PathBuf>,
 }
@@ -49,6 +49,11 @@ impl KafkaArgs {
     pub fn is_stated(&self) -> bool {
         let texts = [&self.kafka, &self.topic_prefix, &self.partitions];
         self.journal.is_some() || texts.into_iter().any(Option::is_some)
+    }
+
+    /// The journal, if one is given.
+    pub fn journal(&self) -> Option<&Path> {
+        self.journal.as_deref()
     }
 
     /// The configuration of the command, with Kafka as the log.
@@ -83,7 +88,7 @@ impl KafkaArgs {
             Some(found) => Err(Failure::Usage(format!(
                 "{command}: {found}: expected Kafka (--kafka HOST:PORT). A journal has the limits of its aggregator's \
                  file (limits.file): change the file and send SIGHUP to the aggregator, or change one domain with \
-                 `limits set RESOURCE --domain D --url URL`; its versions: GET /v1/limits"
+                 `limits set RESOURCE --domain D --url URL`; what is in force: `limits show --journal DIR`, GET /v1/limits"
             ))),
         }
     }

@@ -19,6 +19,7 @@ use super::limits_candidates::{self, CompareArgs};
 use super::limits_convert::{self, ConvertArgs};
 use super::limits_edit::StatedEdit;
 use super::limits_import;
+use super::limits_show;
 use super::operator::{self, OperatorNote};
 use crate::exit::{Exit, Failure};
 use tollgate_api::amend::AmendRequest;
@@ -37,7 +38,7 @@ pub struct LimitsArgs {
 enum LimitsVerb {
     /// Lists the versions, the oldest first; the last one is in force
     List,
-    /// Prints a version's document as it was pushed
+    /// Prints a version's document as it was pushed; with --journal DIR, of a journal, whose aggregator may be running
     Show {
         /// The version [default: the one in force]
         version: Option<u64>,
@@ -152,6 +153,11 @@ impl ActArgs {
 /// If Kafka does not answer (69) or refuses access (77), the document has faults (65), another version came first
 /// (75), or the configuration is invalid (78).
 pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
+    if let (Some(LimitsVerb::Show { version, rows }), Some(dir)) =
+        (&args.verb, args.kafka.journal())
+    {
+        return limits_show::show_journal(global, dir, *version, *rows);
+    }
     match &args.verb {
         Some(LimitsVerb::Compare(compare)) => return limits_candidates::compare(global, compare),
         Some(LimitsVerb::Convert(args)) => return limits_convert::run(global, args),
@@ -238,7 +244,8 @@ mod kafka {
     use crate::cli::limits_edit;
     use crate::cli::limits_effects::{Effects, effects_of};
     use crate::cli::limits_history::{History, list, read, read_if_there};
-    use crate::cli::limits_rows::{rolled_back, rows_text};
+    use crate::cli::limits_rows::rolled_back;
+    use crate::cli::limits_show::show;
     use crate::cli::limits_wanted::{Wanted, edited, imported, set};
     use crate::cli::output::Format;
     use crate::cli::user::user_and_host;
@@ -271,7 +278,9 @@ mod kafka {
         let keys = config.security.key_file.as_deref();
         match verb {
             None | Some(LimitsVerb::List) => list(global, &read(&kafka)?),
-            Some(LimitsVerb::Show { version, rows }) => show(global, &kafka, *version, *rows),
+            Some(LimitsVerb::Show { version, rows }) => {
+                show(global, &read(&kafka)?.find(*version)?.version, *rows)
+            }
             Some(LimitsVerb::Diff { from, to }) => diff(global, &read(&kafka)?, *from, *to),
             Some(LimitsVerb::Push { file, act }) => {
                 let name = input_name(file);
@@ -332,31 +341,6 @@ mod kafka {
                 rolled_back(history, *version)?.with_keys(keys)
             }),
         }
-    }
-
-    /// Prints a version's document, or the rows beside it.
-    fn show(
-        global: &Global,
-        kafka: &KafkaConfig,
-        version: Option<u64>,
-        rows: bool,
-    ) -> Result<Exit, Failure> {
-        let history = read(kafka)?;
-        let version = &history.find(version)?.version;
-        let mut output = global.open_output()?;
-        match (rows, version.limits.rows_len()) {
-            (true, _) => output.line(rows_text(&version.limits).trim_end())?,
-            (false, beside) => {
-                output.line(version.text.trim_end())?;
-                if 0 < beside {
-                    remark!(
-                        "tollgate: beside the document {beside} domains have rows of their own: limits show --rows"
-                    );
-                }
-            }
-        }
-        output.finish()?;
-        Ok(Exit::Done)
     }
 
     /// The settings with as many partitions as the topics have: a version is the same for any number.

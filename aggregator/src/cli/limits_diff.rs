@@ -10,7 +10,7 @@ use tollgate_limits::{Forgotten, forgotten};
 use super::Global;
 use super::limits_effects::lines_of;
 use super::limits_history::History;
-use super::limits_rows::rows_text;
+use super::limits_show::rows_text;
 use super::output::Format;
 use crate::exit::{Exit, Failure};
 

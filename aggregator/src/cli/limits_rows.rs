@@ -1,53 +1,20 @@
-//! Limits of domains beside a document: as a file, and rolled back to those of an earlier version.
+//! Limits of domains beside a document, rolled back to those of an earlier version.
 //!
 //! ```text
 //! version 18   acme 5/s   globex 7/s          rolled back to 18 from 21: acme 5/s again, initech removed
 //! version 21   acme 9/s   globex 7/s   initech 1/s
 //! ```
 //!
-//! Knows nothing of logs. What stays true: `limits import` reads what is written here, and results in the same rows.
+//! Knows nothing of logs. What stays true: document and rows are those of the earlier version.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
-use tollgate_limits::{Limits, OverrideRow, Own};
+use tollgate_limits::{Limits, Own};
 use tollgate_shared::wire::set_rows::SetRow;
 
 use super::limits_history::History;
 use super::limits_wanted::{Wanted, records_of, row_of};
 use crate::exit::Failure;
-
-/// The rows as a CSV file.
-pub(super) fn rows_text(limits: &Limits) -> String {
-    let mut text = "resource,domain,rate,hard,limit\n".to_owned();
-    for OverrideRow {
-        resource,
-        domain,
-        own,
-    } in limits.rows()
-    {
-        let limit = own.limit.map(|limit| limit.to_string());
-        let fields = [
-            Some(resource),
-            Some(domain),
-            own.rate.as_deref(),
-            own.hard.as_deref(),
-            limit.as_deref(),
-        ];
-        let fields = fields.map(|field| csv_field(field.unwrap_or_default()));
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{}", fields.join(","));
-    }
-    text
-}
-
-/// A CSV field, quoted if needed.
-fn csv_field(text: &str) -> String {
-    match text.contains([',', '"']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
-}
 
 /// The document and changes that restore an earlier version.
 pub(super) fn rolled_back(history: &History, version: u64) -> Result<Wanted, Failure> {
@@ -95,6 +62,7 @@ fn between(from: &Limits, to: &Limits) -> Vec<SetRow> {
 #[cfg(test)]
 mod tests {
     use super::super::limits_edit::rows;
+    use super::super::limits_show::rows_text;
     use super::*;
     use tollgate_limits::Revision;
 
@@ -109,14 +77,6 @@ mod tests {
             set.expect("it can be set");
         }
         revision.limits()
-    }
-
-    #[test]
-    fn rows_are_written_as_an_import_reads_them() {
-        let csv = "a,\"b, \"\"inc\"\"\",5/s,9/s,\na,d,,9/s,\nc,e,,,7\n";
-        let limits = with_rows(csv);
-        let text = rows_text(&limits);
-        assert_eq!(text, format!("resource,domain,rate,hard,limit\n{csv}"));
     }
 
     #[test]

@@ -41,6 +41,7 @@ mod limits_history;
 mod limits_import;
 #[cfg(feature = "kafka")]
 mod limits_rows;
+mod limits_show;
 #[cfg(feature = "kafka")]
 mod limits_wanted;
 pub mod logs;

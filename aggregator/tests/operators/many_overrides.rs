@@ -166,3 +166,34 @@ fn a_row_of_a_pattern_is_set_and_removed() {
         assert_eq!(code, 0, "{out}{err}");
     }
 }
+
+/// What a journal has in force is read beside its aggregator, and taken to another log.
+#[test]
+fn document_and_rows_of_a_journal_are_written_to_files() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let url = format!("http://{}", served.http);
+    let rows = "resource,domain,rate,hard,limit\napi.search,\"a, b\",9/s,,\napi.search,c,,7/s,\n";
+    std::fs::write(dir.path().join("rows.csv"), rows).expect("written");
+    let import = [
+        "limits", "import", "rows.csv", "--reason", "x", "--url", &url,
+    ];
+    let (code, out, err) = run(dir.path(), &import);
+    assert_eq!(code, 0, "{out}{err}");
+    let show = |more: &[&str]| {
+        let show = ["limits", "show", "--journal", "tollgate-data"];
+        run(dir.path(), &[&show[..], more].concat())
+    };
+    let (code, out, err) = show(&["--rows"]);
+    assert_eq!((code, &*out), (0, rows), "{err}");
+    let (code, out, err) = show(&[]);
+    assert_eq!((code, out.trim()), (0, LIMITS.trim()), "{err}");
+    assert!(err.contains("2 domains have rows of their own"), "{err}");
+    let (code, out, err) = show(&["--rows", "1"]);
+    let heading = rows.lines().next();
+    assert_eq!((code, out.lines().next()), (0, heading), "{err}");
+    assert_eq!(out.lines().count(), 1, "the first version has no rows");
+    let (code, _, err) = show(&["77"]);
+    assert!(code == 65 && err.contains("version 77"), "{err}");
+}
