@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use tollgate_shared::wire::limits_document::DOCUMENT_BYTES_MAX;
 
-use crate::support::{DEADLINE, LIMITS, directory, run, serve};
+use crate::support::{DEADLINE, LIMITS, directory, run, run_with, serve};
 
 /// Rows beside a document.
 const ROWS: usize = 20_000;
@@ -196,4 +196,49 @@ fn document_and_rows_of_a_journal_are_written_to_files() {
     assert_eq!(out.lines().count(), 1, "the first version has no rows");
     let (code, _, err) = show(&["77"]);
     assert!(code == 65 && err.contains("version 77"), "{err}");
+}
+
+#[test]
+fn rows_are_set_through_the_aggregator_of_the_environment() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    std::fs::write(
+        dir.path().join("rows.csv"),
+        "resource,domain,rate\napi.search,e,1/s\n",
+    )
+    .unwrap();
+    let url = format!("http://{}", served.http);
+    let env = [("TOLLGATE_URL", &*url)];
+    let set = [
+        "limits",
+        "set",
+        "api.search",
+        "--rate",
+        "1/s",
+        "--reason",
+        "x",
+    ];
+    let of_domain = [&set[..], &["--domain", "d"]].concat();
+    let import = ["limits", "import", "rows.csv", "--reason", "x"];
+    for (rows, args) in [(1, &of_domain[..]), (2, &import[..])] {
+        let (code, _, stderr) = run_with(dir.path(), args, &env);
+        assert_eq!(code, 0, "{args:?}: {stderr}");
+        assert_eq!(served.json("/v1/limits")["rows"], rows, "{args:?}");
+        // An option goes before it, and so does the other aggregator of --url.
+        let journal = [args, &["--journal", "data"]].concat();
+        let (code, _, stderr) = run_with(dir.path(), &journal, &env);
+        assert_eq!(code, 64, "{args:?}: {stderr}");
+        let nobody = [args, &["--url", "http://127.0.0.1:1"]].concat();
+        let (code, _, stderr) = run_with(dir.path(), &nobody, &env);
+        assert!(code == 69 && stderr.contains("127.0.0.1:1"), "{stderr}");
+        let (code, _, stderr) = run_with(dir.path(), args, &[("TOLLGATE_URL", "localhost")]);
+        assert_eq!(code, 64, "{args:?}: {stderr}");
+        let says = "TOLLGATE_URL = \"localhost\": expected an aggregator's address";
+        assert!(stderr.contains(says), "{args:?}: {stderr}");
+    }
+    // Limits of all domains stand in the document, which no aggregator writes.
+    let journal = [&set[..], &["--journal", "data"]].concat();
+    let (code, _, stderr) = run_with(dir.path(), &journal, &env);
+    assert_eq!(code, 64, "{stderr}");
 }
