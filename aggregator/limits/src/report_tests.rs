@@ -244,6 +244,14 @@ fn quotas_zones_and_names_that_mislead_are_warned_of() {
             "plans.p = [\"2001:db8/32\"]\nrate.x = { rate = \"5/s\", plans.p.rate = \"1/s\" }",
             "warning: plan \"p\"[1]: is a name, not a network, expected \"2001:db8::/32\" if a network is meant",
         ),
+        (
+            "rate.x = { rate = \"5/s\", addresses = { v4 = 24, v6 = 64 }, domains.\"203.0.113.9\".rate = \"1/s\" }",
+            "warning: resource \"x\": domain \"203.0.113.9\": applies to all of \"203.0.113.0/24\", which `addresses` of this",
+        ),
+        (
+            "plans.p = [\"2001:db8::9\"]\nrate.x = { rate = \"5/s\", addresses = { v4 = 32, v6 = 64 }, plans.p.rate = \"none\" }",
+            "warning: resource \"x\": domain \"2001:db8::9\": applies to all of \"2001:db8::/64\"",
+        ),
     ] {
         says(document, text);
     }

@@ -92,6 +92,11 @@ pub enum WarningKind {
         /// The network that it probably means.
         meant: IpNet,
     },
+    /// An address whose resource limits a whole network as one domain.
+    WholeNetwork {
+        /// That network.
+        network: IpNet,
+    },
     /// Tiers that look like windows which all hold at once, but add up.
     TiersAddUp {
         /// How many hits they allow within the longest window.
@@ -135,6 +140,7 @@ impl WarningKind {
             Self::QuotaNeverBinds { .. } => "quota_never_binds",
             Self::QuotaAboveLonger { .. } => "quota_above_longer",
             Self::NotANetwork { .. } => "not_a_network",
+            Self::WholeNetwork { .. } => "whole_network",
             Self::TiersAddUp { .. } => "tiers_add_up",
             Self::TierWithoutCooldown { .. } => "tier_without_cooldown",
             Self::RuleNeverMatches { .. } => "rule_never_matches",
@@ -185,6 +191,10 @@ impl fmt::Display for WarningKind {
             ),
             Self::QuotaNeverBinds { .. } | Self::QuotaAboveLonger { .. } => self.write_quota(f),
             Self::NotANetwork { meant } => write_network(meant, f),
+            Self::WholeNetwork { network } => write!(
+                f,
+                "applies to all of \"{network}\", which `addresses` of this resource limits as one"
+            ),
             Self::TiersAddUp { sum, last } => write!(
                 f,
                 "tiers add up: one after the other they let {sum} through in the longest window, not {last}; if all \

@@ -105,11 +105,11 @@ mod tests {
 
     #[test]
     fn a_document_that_rows_cannot_stand_beside_is_a_fault_before_it_is_pushed() {
-        let latest = with_rows(&document(ADDRESSES, ""), &[("a", "10.0.0.7")]);
+        let latest = with_rows(&document(ADDRESSES, ""), &[("a", "10.0.0.0/28")]);
         let wide = document("addresses = { v4 = 24 }", "");
         let fault = effects_of(&latest, &Wanted::document(wide)).expect_err("it is wider");
         assert!(matches!(fault, Failure::Data(_)), "65");
-        let expected = "resource \"a\": a row beside the document: domain \"10.0.0.7\": is a part of \"10.0.0.0/24\"";
+        let expected = "resource \"a\": a row beside the document: domain \"10.0.0.0/28\": is a part of \"10.0.0.0/24\"";
         assert!(fault.to_string().starts_with(expected), "{fault}");
 
         let two = [("a", "2001:DB8::9"), ("a", "2001:db8::9")];

@@ -135,11 +135,10 @@ fn read_domains<'t>(
     cap: &Cap<'_>,
 ) -> BTreeMap<Cow<'t, str>, u64> {
     let read = |item: &Item<'_, '_>| Some(cap.apply(read_count(item)?, &item.path));
-    let mut limits: BTreeMap<Cow<'_, str>, u64> =
-        plan_of_domain(section, reading.plans, None, read)
-            .into_iter()
-            .map(|(domain, (_, limit))| (domain, limit))
-            .collect();
+    let mut limits: BTreeMap<Cow<'_, str>, u64> = plan_of_domain(section, reading, None, read)
+        .into_iter()
+        .map(|(domain, (_, limit))| (domain, limit))
+        .collect();
     let domains = section.section("domains", PathStep::Through("domains"));
     for (domain, item) in domains
         .iter()

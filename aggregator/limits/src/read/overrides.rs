@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate_shared::networks::AddressPrefixes;
+use tollgate_shared::networks::{AddressPrefixes, address};
 
-use super::{Plans, ResourceReading};
+use super::ResourceReading;
 use crate::assemble::OverridesDraft;
 use crate::fault::FaultKind;
 use crate::names::NameTable;
@@ -31,7 +31,7 @@ pub(super) fn read_overrides(
 ) -> OverridesDraft {
     let mut statements = Statements::default();
     let mut of_domain: BTreeMap<Cow<'_, str>, u32> = BTreeMap::new();
-    for (domain, (_, stated)) in plan_of_domain(resource, reading.plans, addresses, &read) {
+    for (domain, (_, stated)) in plan_of_domain(resource, reading, addresses, &read) {
         of_domain.insert(domain, statements.number(stated));
     }
     let domains = resource.section("domains", PathStep::Through("domains"));
@@ -62,10 +62,11 @@ pub(super) fn read_overrides(
 /// The statements of plans about a resource, by domain, with the plan's name.
 pub(super) fn plan_of_domain<'t, T: Clone>(
     resource: &Section<'_, 't>,
-    plans: &Plans<'t>,
+    reading: &ResourceReading<'_, 't>,
     addresses: Option<AddressPrefixes>,
     read: impl Fn(&Item<'_, '_>) -> Option<T>,
 ) -> BTreeMap<Cow<'t, str>, (&'t str, T)> {
+    let plans = reading.plans;
     let mut of_domain: BTreeMap<Cow<'_, str>, (&str, T)> = BTreeMap::new();
     let stated_plans = resource.section("plans", PathStep::Through("plans"));
     for (plan, item) in stated_plans.iter().flat_map(|plans| plans.checked("plan")) {
@@ -78,12 +79,14 @@ pub(super) fn plan_of_domain<'t, T: Clone>(
         let Some(stated) = stated else {
             continue;
         };
-        for domain in members {
-            let Ok(domain) = domain_of(domain, addresses) else {
+        for name in members {
+            let Ok(domain) = domain_of(name, addresses) else {
                 // It is a fault of the plan, or of this resource's `addresses`.
-                note_narrow(resource, domain, &item, addresses);
+                note_narrow(resource, name, &item, addresses);
                 continue;
             };
+            let path = resource.path.then(PathStep::Named("domain", name));
+            warn_of_width(name, &path, addresses, reading.warnings);
             let before = of_domain.get(&domain).map(|(other, _)| *other);
             if let Some(other) = before.filter(|other| *other != plan) {
                 let kind = FaultKind::TwoPlans {
@@ -113,6 +116,7 @@ pub(super) fn own_of_domain<'s, 't>(
             }),
             Ok(domain) => {
                 warn_of_name(name, &item.path, warnings);
+                warn_of_width(name, &item.path, addresses, warnings);
                 seen.insert(domain.clone());
                 own.push((domain, item));
             }
@@ -126,6 +130,22 @@ pub(super) fn own_of_domain<'s, 't>(
 pub(super) fn warn_of_name(name: &str, path: &Path<'_>, warnings: &Collector) {
     if let Some(meant) = meant_as(name) {
         warnings.add(path, WarningKind::NotANetwork { meant });
+    }
+}
+
+/// Warns of an address that applies to a whole network.
+fn warn_of_width(
+    name: &str,
+    path: &Path<'_>,
+    addresses: Option<AddressPrefixes>,
+    warnings: &Collector,
+) {
+    let Some((address, addresses)) = address(name).zip(addresses) else {
+        return;
+    };
+    let network = addresses.network_of(address);
+    if network.prefix_len() < network.max_prefix_len() {
+        warnings.add(path, WarningKind::WholeNetwork { network });
     }
 }
 
