@@ -111,6 +111,8 @@ impl World {
             let is_up = self.owners[owner].is_up();
             self.watch.cover.see_if("partition let go late", is_up);
             self.step(owner, CoreEvent::Revoked(vec![partition]));
+            // A group that revokes assigns next, be it nothing.
+            self.step(owner, CoreEvent::Assigned(Vec::new()));
         }
     }
 

@@ -54,7 +54,9 @@ pub struct Known {
 pub(super) struct Membership {
     /// Whether partitions come and go.
     pub shared: bool,
-    /// Whether partitions have been assigned to this process yet, be it an empty set.
+    /// Whether partitions have been assigned to this process, be it an empty set, since it had lost its last one. A group
+    /// that takes the last one away assigns again, be it an empty set; a process that has lost the group's session waits
+    /// for that assignment, and nobody may rule meanwhile.
     pub joined: bool,
     /// The other members of the fleet.
     pub members: Vec<Member>,

@@ -341,6 +341,7 @@ impl Core {
             self.membership.surplus.remove(partition);
             self.handle_partition(now, *partition, PartitionEvent::Revoked);
         }
+        self.membership.joined = self.partitions.iter().any(Partition::is_ours);
     }
 
     fn asked(&mut self, now: Now, id: QueryId, query: &Query) {

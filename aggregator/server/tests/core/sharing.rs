@@ -196,6 +196,38 @@ fn any_order_of_ruling_aggregators_ends_in_the_same_state() {
 }
 
 #[test]
+fn after_an_outage_a_core_waits_for_its_next_assignment() {
+    let mut world = World::shared(World::new(LIMITS).log, 2);
+    let assigned = |world: &mut World, partitions: Vec<u32>| {
+        world.step(Event::Assigned(partitions));
+        world.run_for(Span::from_secs(1));
+        restore(world, &State::new());
+        world.run_for(Span::from_secs(1));
+    };
+    assigned(&mut world, (0..PARTITIONS).collect());
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    // Partitions that go one at a time leave it ready.
+    world.step(Event::Revoked(vec![0]));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    // The group's session is lost with the log, before or after the log is back.
+    let down = || Event::Log(LogEvent::Down { why: "gone".into() });
+    world.step(down());
+    world.step(Event::Revoked((1..PARTITIONS).collect()));
+    world.step(Event::Log(LogEvent::Up));
+    let waits = ["partitions have not been assigned yet"];
+    assert_eq!(world.why_not_ready(), waits);
+    assigned(&mut world, vec![0, 1]);
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    world.step(down());
+    world.step(Event::Log(LogEvent::Up));
+    world.step(Event::Revoked(vec![0, 1]));
+    assert_eq!(world.why_not_ready(), waits);
+    // The group may have none for it.
+    world.step(Event::Assigned(Vec::new()));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+}
+
+#[test]
 fn an_unexpected_partition_is_named_until_it_is_gone() {
     let mut world = World::shared(World::new(LIMITS).log, 2);
     world.step(Event::Assigned((0..=PARTITIONS).collect()));
