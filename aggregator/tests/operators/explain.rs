@@ -1,6 +1,7 @@
 //! Tests of `tollgate explain`, on the journal of a real aggregator: why a call was refused, and why it was not; with
 //! the same result from the journal, from an export, and by HTTP.
 
+mod clocks;
 mod counted;
 mod older;
 mod taken_back;

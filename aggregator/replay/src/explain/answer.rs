@@ -94,8 +94,9 @@ fn wanted(asked: &AskedPair, follow: &PairFollow) -> Result<Option<usize>, Expla
     }
 }
 
+/// The call nearest to an instant of log time: a stamp of an agent whose clock is wrong may be far from it.
 pub(super) fn nearest(follow: &PairFollow, at: Timestamp) -> Option<&ExplainedEntry> {
-    let apart = |entry: &&ExplainedEntry| entry.stamp.signed_micros_since(at).unsigned_abs();
+    let apart = |entry: &&ExplainedEntry| entry.at.signed_micros_since(at).unsigned_abs();
     let calls = follow.entries.iter().filter(|entry| 0 < entry.copies);
     let nearest = calls.min_by_key(apart)?;
     (apart(&nearest) <= NEAR.as_micros()).then_some(nearest)

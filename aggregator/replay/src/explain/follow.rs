@@ -232,9 +232,6 @@ impl PairFollow {
         }
         let ours = |refused: &Refused<'_>| self.is_ours(batch, refused.resource, refused.domain);
         let refused: Vec<_> = batch.refused().filter(ours).collect();
-        for refused in refused {
-            self.refused(batch, &refused);
-        }
         write_hits(
             &mut self.writer,
             &batch.sender,
@@ -246,10 +243,25 @@ impl PairFollow {
         if let Ok(record) = Record::decode(&bytes) {
             self.replay.feed(delivered, &record)?;
         }
+        for refused in refused {
+            let refused = Refused {
+                first: self.corrected(refused.first, delivered.appended),
+                last: self.corrected(refused.last, delivered.appended),
+                ..refused
+            };
+            self.refused(batch, &refused);
+        }
         if !hits.is_empty() {
             self.entries(delivered, batch, &numbers, &hits);
         }
         Ok(())
+    }
+
+    /// The instant of a stamp in the batch that was ruled last.
+    fn corrected(&self, stamp: Timestamp, appended: Timestamp) -> Timestamp {
+        let corrections = &self.replay.rulings().corrections;
+        let moved_us = corrections.first().map_or(0, |moved| moved.moved_us);
+        instant(stamp, moved_us, appended)
     }
 
     fn refused(&mut self, batch: &HitBatch<'_>, refused: &Refused<'_>) {
@@ -267,14 +279,12 @@ impl PairFollow {
         hits: &[Hit<'_>],
     ) {
         let applied = self.replay.rulings().fates.contains(&Fate::Applied);
-        let corrections = &self.replay.rulings().corrections;
-        let moved_us = corrections.first().map_or(0, |moved| moved.moved_us);
         let limits = self.replay.engine().limits();
         let namespace = limits.namespace_of(&self.resource);
         let free = limits.rate(&self.resource).is_none() && namespace.allow_unconfigured;
         let mut stood = Vec::new();
         for (number, hit) in numbers.iter().zip(hits) {
-            let at = instant(hit.at, moved_us, delivered.appended);
+            let at = self.corrected(hit.at, delivered.appended);
             let position = (delivered.offset, *number);
             let agent: Box<str> = batch.sender.agent.into();
             let before = self.closed_until();

@@ -30,7 +30,7 @@ pub(super) fn let_through(explanation: &mut Explanation, follow: &PairFollow, at
         .refused
         .iter()
         .any(|refused| refused.first <= at && at <= refused.last);
-    let Some(call) = nearest(follow, at).filter(|call| call.stamp == at && !refused) else {
+    let Some(call) = nearest(follow, at).filter(|call| call.at == at && !refused) else {
         return;
     };
     let stated = follow
@@ -51,7 +51,7 @@ pub(super) fn let_through(explanation: &mut Explanation, follow: &PairFollow, at
         .as_ref()
         .and_then(|denial| denial.recorded_us);
     let recorded = known.map_or(call.appended, Timestamp::from_micros);
-    let late_us = call.stamp.signed_micros_since(recorded);
+    let late_us = call.at.signed_micros_since(recorded);
     let (reason, text) = if late_us <= DELAY.as_micros() as i64 {
         let when = match late_us {
             ..=0 => format!("{} us before the denial was recorded", -late_us),
@@ -175,11 +175,7 @@ fn room(follow: &PairFollow, at: Timestamp) -> (&'static str, String) {
         let text = "the log has no call of it within a second of that instant";
         return ("no_call", text.to_owned());
     };
-    let by = format!(
-        "the call of {} at {}",
-        escaped(&call.agent),
-        Utc(call.stamp)
-    );
+    let by = format!("the call of {} at {}", escaped(&call.agent), Utc(call.at));
     match &call.fate {
         EntryFate::Duplicate => (
             "duplicate",

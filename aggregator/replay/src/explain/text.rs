@@ -137,7 +137,7 @@ impl Explanation {
             )?;
         }
         if let Some(call) = &self.call {
-            writeln!(
+            write!(
                 f,
                 "\nthe call nearest to that instant: {} of {}, {} hits ({} granted, {} excess, {} late), at {}",
                 call.position,
@@ -146,8 +146,12 @@ impl Explanation {
                 call.granted,
                 call.excess,
                 call.late,
-                at(call.stamp_us)
+                at(call.at_us)
             )?;
+            match call.stamp_us == call.at_us {
+                true => writeln!(f)?,
+                false => writeln!(f, " ({} by its agent's clock)", at(call.stamp_us))?,
+            }
         }
         Ok(())
     }

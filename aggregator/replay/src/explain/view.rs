@@ -242,7 +242,7 @@ pub struct CallView {
     pub agent: String,
     /// The agent's stamp.
     pub stamp_us: u64,
-    /// The instant at which it was ruled.
+    /// The instant at which it was ruled: the stamp, corrected if the agent's clock was wrong. `--at` means this one.
     pub at_us: u64,
     /// When the log appended it.
     pub appended_us: u64,
