@@ -3,6 +3,7 @@
 
 mod clocks;
 mod counted;
+mod mistyped;
 mod older;
 mod taken_back;
 

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use tollgate_engine::engine::TOO_OLD;
-use tollgate_limits::print_span;
+use tollgate_limits::{Limits, RateResource, print_span};
+use tollgate_shared::escape::escaped;
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::record::Record;
@@ -17,13 +18,14 @@ use super::counts::window_of;
 use super::follow::FollowUntil;
 use super::history::{LATE, NumberedStatement, denial_of};
 use super::numbers::{self, Unnumbered};
+use super::open::unruled;
 use super::view::{DenialView, Explanation, StatementView};
 use super::{
     AskedPair, Begun, ExplainError, begin, partition_of_everybody, record_at, recorded_at, refused,
     sentences,
 };
 use crate::range::Utc;
-use crate::replay::{RecordResult, ReplayError};
+use crate::replay::{RecordResult, Replay, ReplayError};
 use crate::source::{ReadStep, Source};
 use tollgate_log::Stream;
 
@@ -157,7 +159,7 @@ fn answer(
     asked: &AskedPair,
     partition: u32,
     (totals, stated): (&VecDeque<CountedTotal>, &[SourceStatement]),
-    replay: &crate::replay::Replay,
+    replay: &Replay,
 ) -> Result<Explanation, ExplainError> {
     let found = match asked.until {
         FollowUntil::End => stated
@@ -185,9 +187,11 @@ fn answer(
             let text = format!("{code}: the log has no statement there");
             return Err(ExplainError::NotThere(text));
         }
+        let (reason, why) = why_open(replay, &asked.resource);
+        explanation.reason = reason;
         let text = format!(
-            "the use of {} by all domains was not denied",
-            asked.resource
+            "the use of {} by all domains was not denied{why}",
+            escaped(&asked.resource)
         );
         explanation.sentences.push(text);
         return Ok(explanation);
@@ -220,6 +224,25 @@ fn answer(
     write_window(&mut explanation, stated, &denial, &hits);
     write_refused(&mut explanation, source, totals, stated, &denial)?;
     Ok(explanation)
+}
+
+/// Why all domains together were not denied, as far as the limits are the reason.
+fn why_open(replay: &Replay, resource: &str) -> (&'static str, String) {
+    let limits = replay.engine().limits();
+    let is_known = |limits: &Limits| limits.resource(resource).is_some();
+    let mut versions = replay.book().latest().into_iter();
+    if !is_known(limits) && !versions.any(|latest| is_known(&latest.limits)) {
+        let text = ": no limits of a resource of that name are known, so this says nothing of its calls (a denial's code, as in \
+                    3-18250-0-1, or a resource's name may be mistyped)";
+        return ("no_limit", text.to_owned());
+    }
+    if let Some((reason, why)) = unruled(limits, resource) {
+        return (reason, format!(": {why}"));
+    }
+    match limits.rate(resource).and_then(RateResource::global) {
+        Some(_) => ("room", String::new()),
+        None => ("no_limit", ": it has no global limit".to_owned()),
+    }
 }
 
 /// Reports how many calls agents refused under the statement.

@@ -149,7 +149,7 @@ fn asked_too_much(follow: &PairFollow, until: FollowUntil) -> Option<String> {
 }
 
 /// Why a resource's limits deny nobody.
-fn unruled(limits: &Limits, resource: &str) -> Option<(&'static str, String)> {
+pub(super) fn unruled(limits: &Limits, resource: &str) -> Option<(&'static str, String)> {
     let namespace = limits.namespace_of(resource);
     match limits.rate(resource) {
         None if namespace.allow_unconfigured => {
