@@ -169,11 +169,11 @@ fn ask(global: &Global, args: &ExplainArgs, question: &Question) -> Result<Exit,
             output.finish()?;
             Ok(Exit::Done)
         }
-        404 => no(body.trim_end()),
         status => {
             let (url, error) = (&args.spoken.url, error_in(&body));
             let error = error.as_deref().unwrap_or(body.trim_end());
             Err(match status {
+                404 => return no(error),
                 401 | 403 => crate::reach::not_authorised(url, error),
                 _ => Failure::Unavailable(format!("{url}: {error}")),
             })
