@@ -24,8 +24,8 @@ pub struct ServeArgs {
     /// Keeps the log in a journal in this directory (log.kind, journal.dir)
     #[arg(long, value_name = "DIR", conflicts_with = "kafka")]
     pub journal: Option<String>,
-    /// Partitions of a new journal; an existing one must have as many (journal.partitions) [default: those of the
-    /// existing journal, 16 for a new one]
+    /// Partitions of a new journal, or of topics in Kafka; existing ones must have as many (journal.partitions,
+    /// kafka.partitions) [default: those of the existing journal, 16 otherwise]
     #[arg(long, value_name = "N")]
     pub partitions: Option<String>,
     /// Keeps the log in Kafka, reached through these brokers (log.kind, kafka.bootstrap)
@@ -73,7 +73,7 @@ pub fn run(global: &Global, args: &ServeArgs) -> Result<Exit, Failure> {
 ///
 /// If the file cannot be read, or it, the environment or the flags have a fault.
 pub fn load(global: &Global, args: &ServeArgs) -> Result<Config, Failure> {
-    load_with(global, flags(global, args))
+    load_of(global, flags(global, args), args.partitions.as_deref())
 }
 
 /// The configuration, overridden by these flags.
@@ -82,13 +82,35 @@ pub fn load(global: &Global, args: &ServeArgs) -> Result<Config, Failure> {
 ///
 /// As [`load`].
 pub fn load_with(global: &Global, flags: Vec<Given>) -> Result<Config, Failure> {
-    let (file, text) = match &global.config {
+    load_of(global, flags, None)
+}
+
+/// The same with the flag for the partitions of the log, of whichever kind it is.
+fn load_of(
+    global: &Global,
+    flags: Vec<Given>,
+    partitions: Option<&str>,
+) -> Result<Config, Failure> {
+    let (file, text_of_file) = match &global.config {
         Some(path) => (path.display().to_string(), read_input(path)?),
         None => ("tollgate.toml".to_owned(), String::new()),
     };
     let mut given = from_environment(|variable| std::env::var(variable).ok());
     given.extend(flags);
-    let mut config = Config::read(&file, &text, given, &serve::host_name())?;
+    if let Some(text) = partitions {
+        // All other faults are reported below.
+        let others = Config::read(&file, &text_of_file, given.clone(), &serve::host_name());
+        let is_kafka = others.is_ok_and(|config| config.log == LogKind::Kafka);
+        given.push(Given {
+            path: match is_kafka {
+                true => "kafka.partitions",
+                false => "journal.partitions",
+            },
+            origin: "--partitions".to_owned(),
+            text: text.to_owned(),
+        });
+    }
+    let mut config = Config::read(&file, &text_of_file, given, &serve::host_name())?;
     if let (LogKind::Kafka, Some(path)) = (config.log, &config.kafka.properties_file) {
         let of_file = kafka_properties::parse(&read_input(path)?).map_err(|fault| {
             Failure::Data(format!("kafka properties {}: {fault}", input_name(path)))
@@ -132,11 +154,6 @@ fn flags(global: &Global, args: &ServeArgs) -> Vec<Given> {
         args.journal.as_ref().map(|_| "journal"),
     );
     flag("journal.dir", "--journal", args.journal.as_deref());
-    flag(
-        "journal.partitions",
-        "--partitions",
-        args.partitions.as_deref(),
-    );
     flag("log.kind", "--kafka", args.kafka.as_ref().map(|_| "kafka"));
     flag("kafka.bootstrap", "--kafka", args.kafka.as_deref());
     flag(

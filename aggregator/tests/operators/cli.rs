@@ -144,6 +144,30 @@ fn an_act_without_a_reason_or_author_is_refused_by_the_option() {
 }
 
 #[test]
+fn partitions_are_those_of_the_kind_of_log() {
+    let dir = directory(LIMITS);
+    std::fs::write(dir.path().join("kafka.toml"), "log.kind = \"kafka\"\n").unwrap();
+    let rows: [Row<'_>; 3] = [
+        (
+            "serve --kafka 127.0.0.1:1 --partitions 0",
+            64,
+            "--partitions: kafka.partitions = \"0\"",
+        ),
+        (
+            "serve --config kafka.toml --partitions 0",
+            64,
+            "--partitions: kafka.partitions = \"0\"",
+        ),
+        (
+            "serve --partitions 1025",
+            64,
+            "--partitions: journal.partitions = \"1025\"",
+        ),
+    ];
+    check_rows(dir.path(), &rows);
+}
+
+#[test]
 fn limits_of_a_journal_are_refused_with_advice() {
     let dir = directory(LIMITS);
     let config = "[log]\nkind = \"journal\"\n[journal]\ndir = \"data\"\n";
