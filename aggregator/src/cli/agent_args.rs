@@ -38,6 +38,13 @@ impl AgentArgs {
                 name: path.display().to_string(),
                 source,
             },
+            // As of all other commands: see `reach::open`.
+            BuildError::Tls(_) | BuildError::KeyFile { .. } | BuildError::DomainKeyFile { .. } => {
+                Failure::Log {
+                    exit: Exit::NoInput,
+                    text: format!("{command}: {error}"),
+                }
+            }
             error => Failure::Usage(format!("{command}: {error}")),
         };
         let mut builder = match self.aggregator.is_empty() {

@@ -144,6 +144,17 @@ fn an_act_without_a_reason_or_author_is_refused_by_the_option() {
 }
 
 #[test]
+fn a_missing_token_file_is_66_for_agents_and_operators() {
+    let dir = directory(LIMITS);
+    let hit = ["hit", "api.search", "acme", "--token-file", "none.token"];
+    let denials = ["denials", "--token-file", "none.token"];
+    hold(
+        dir.path(),
+        &[(&hit, 66, "none.token"), (&denials, 66, "none.token")],
+    );
+}
+
+#[test]
 fn partitions_are_those_of_the_kind_of_log() {
     let dir = directory(LIMITS);
     std::fs::write(dir.path().join("kafka.toml"), "log.kind = \"kafka\"\n").unwrap();
