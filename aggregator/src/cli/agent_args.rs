@@ -23,6 +23,19 @@ pub struct AgentArgs {
 }
 
 impl AgentArgs {
+    /// The addresses at which the agent looks for aggregators first, for messages.
+    pub fn addresses(&self) -> String {
+        let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        match (self.aggregator.is_empty(), set("TOLLGATE_AGGREGATORS")) {
+            (false, _) => self.aggregator.join(", "),
+            (true, Some(of_environment)) => of_environment,
+            (true, None) => match self.kafka.clone().or_else(|| set("TOLLGATE_KAFKA")) {
+                Some(bootstrap) => format!("the addresses that Kafka at {bootstrap} has"),
+                None => "127.0.0.1:7401".to_owned(),
+            },
+        }
+    }
+
     /// Builds the agent that they describe.
     ///
     /// # Errors

@@ -123,9 +123,12 @@ async fn hits(
     };
     if !ready && !args.blind {
         return Err(Failure::Unavailable(format!(
-            "hit: {} within {}; --blind continues without",
-            unreachable(&agent.stats()),
-            print_span(args.wait)
+            "hit: {}; --blind continues without",
+            unreachable(
+                &agent.stats(),
+                &args.agent.addresses(),
+                &print_span(args.wait)
+            )
         )));
     }
     let (count, every) = schedule(args);
@@ -163,17 +166,21 @@ async fn hits(
     })
 }
 
-/// Why the agent receives no watermarks of its partitions.
-fn unreachable(stats: &Stats) -> &'static str {
+/// Why the agent received no watermarks of its partitions from the aggregators `at` these addresses.
+fn unreachable(stats: &Stats, at: &str, within: &str) -> String {
     match (stats.welcomes, stats.feeds_opened) {
-        (0, _) if 0 < stats.connections_refused => {
-            "no aggregator admits this agent, or none has a certificate that this agent trusts: see the error above"
-        }
-        (0, _) => "no aggregator answers for all partitions",
-        (_, 0) => {
-            "an aggregator answers, but its feed cannot be reached (does listen.advertise name an address that can be reached from here, and is listen.feed open?)"
-        }
-        _ => "aggregators answer, but not for all partitions",
+        (0, _) if 0 < stats.connections_refused => format!(
+            "within {within} no aggregator at {at} admitted this agent, or none has a certificate that this agent trusts (see \
+             the error above)"
+        ),
+        (0, _) => format!("no aggregator answers at {at} within {within}"),
+        (_, 0) => format!(
+            "an aggregator answers at {at}, but its feed cannot be reached within {within} (does listen.advertise name an \
+             address that can be reached from here, and is listen.feed open?)"
+        ),
+        _ => format!(
+            "aggregators answer at {at}, but within {within} not for all partitions (see their /readyz)"
+        ),
     }
 }
 
@@ -343,5 +350,30 @@ impl<'a> ShownAnswer<'a> {
             line += &format!(", code {code}");
         }
         line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_no_aggregator_was_reached_names_addresses_and_time() {
+        let text = |stats: &Stats| unreachable(stats, "10.0.0.7:7401", "3s");
+        let mut stats = Stats::default();
+        assert_eq!(
+            text(&stats),
+            "no aggregator answers at 10.0.0.7:7401 within 3s"
+        );
+        stats.connections_refused = 1;
+        assert_eq!(
+            text(&stats),
+            "within 3s no aggregator at 10.0.0.7:7401 admitted this agent, or none has a certificate that this agent trusts \
+             (see the error above)"
+        );
+        stats.welcomes = 1;
+        assert!(text(&stats).contains("its feed cannot be reached within 3s (does"));
+        stats.feeds_opened = 1;
+        assert!(text(&stats).contains("but within 3s not for all partitions"));
     }
 }

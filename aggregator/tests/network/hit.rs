@@ -64,7 +64,10 @@ fn hit_goes_on_without_an_aggregator_only_when_asked() {
     ];
     let (code, _, stderr) = support::run(dir.path(), &nobody);
     assert_eq!(code, 69, "{stderr}");
-    assert!(stderr.contains("no aggregator answers"), "{stderr}");
+    assert!(
+        stderr.contains("no aggregator answers at 127.0.0.1:1 within 200ms; --blind"),
+        "{stderr}"
+    );
     let (code, stdout, _) = support::run(dir.path(), &[&nobody[..], &["--blind"]].concat());
     assert_eq!(code, 0);
     assert!(stdout.contains("allowed (blind)"), "{stdout}");
