@@ -51,10 +51,16 @@ impl IntoResponse for Unauthorised {
     fn into_response(self) -> Response {
         let text = self.0.to_string();
         match self.0 {
-            AccessRefused::Role | AccessRefused::Agent | AccessRefused::Namespace => {
-                fault(StatusCode::FORBIDDEN, text)
-            }
-            _ => {
+            AccessRefused::Role
+            | AccessRefused::Agent
+            | AccessRefused::Namespace
+            | AccessRefused::OtherNamespace
+            | AccessRefused::Code
+            | AccessRefused::AllNamespaces => fault(StatusCode::FORBIDDEN, text),
+            AccessRefused::NoToken
+            | AccessRefused::Unknown
+            | AccessRefused::UnknownCertificate
+            | AccessRefused::Expired => {
                 let answer = fault(StatusCode::UNAUTHORIZED, text);
                 ([(header::WWW_AUTHENTICATE, "Bearer")], answer).into_response()
             }
@@ -95,26 +101,30 @@ pub(super) fn admit<B>(
     if !grant.roles.has_any(allowed) {
         return Err(Unauthorised(AccessRefused::Role));
     }
-    match looks_within(&grant, request.uri()) {
-        true => Ok(Some(grant)),
-        false => Err(Unauthorised(AccessRefused::Namespace)),
-    }
+    looks_within(&grant, request.uri()).map_err(Unauthorised)?;
+    Ok(Some(grant))
 }
 
-/// Whether a grant covers what a request asks to see. Lists of all resources are not filtered: callers have to ask
+/// Checks that a grant covers what a request asks to see. Lists of all resources are not filtered: callers have to ask
 /// resource by resource.
-fn looks_within(grant: &TokenGrant, uri: &Uri) -> bool {
+fn looks_within(grant: &TokenGrant, uri: &Uri) -> Result<(), AccessRefused> {
     if grant.namespaces.is_none() || grant.roles.has_any(&[Role::Operator, Role::Member]) {
-        return true;
+        return Ok(());
+    }
+    if !OF_RESOURCE.contains(&uri.path()) {
+        return Err(AccessRefused::AllNamespaces);
     }
     let Ok(Query(parameters)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else {
-        return false;
+        return Err(AccessRefused::Namespace);
     };
+    let has_code = || parameters.iter().any(|(name, _)| name == "code");
     let mut named = parameters.iter().filter(|(name, _)| name == "resource");
-    let is_within = |(_, resource): &(String, String)| grant.allows_resource(resource);
-    OF_RESOURCE.contains(&uri.path())
-        && named.next().is_some_and(is_within)
-        && named.next().is_none()
+    match (named.next(), named.next()) {
+        (Some((_, resource)), None) if grant.allows_resource(resource) => Ok(()),
+        (Some(_), None) => Err(AccessRefused::OtherNamespace),
+        (None, _) if has_code() => Err(AccessRefused::Code),
+        (None, _) | (Some(_), Some(_)) => Err(AccessRefused::Namespace),
+    }
 }
 
 /// The token of a request.
@@ -189,19 +199,37 @@ mod tests {
             expires: None,
         };
         let sees = |role, uri: &str| looks_within(&grant(role), &uri.parse().expect("an address"));
+        let refused = Err::<(), AccessRefused>;
         for (uri, expected) in [
-            ("/v1/denials?resource=api.search", true),
-            ("/v1/denials?limit=9&resource=api%2Esearch", true),
-            ("/v1/explain?resource=api&domain=acme", true),
-            ("/v1/denials", false),
-            ("/v1/denials?resource=web.page", false),
-            ("/v1/denials?resource=api.search&resource=web.page", false),
-            ("/v1/pairs/web.page/acme?resource=api.search", false),
-            ("/v1/limits?resource=api.search", false),
-            ("/metrics", false),
+            ("/v1/denials?resource=api.search", Ok(())),
+            ("/v1/denials?limit=9&resource=api%2Esearch", Ok(())),
+            ("/v1/explain?resource=api&domain=acme", Ok(())),
+            ("/v1/denials", refused(AccessRefused::Namespace)),
+            (
+                "/v1/denials?resource=web.page",
+                refused(AccessRefused::OtherNamespace),
+            ),
+            (
+                "/v1/denials?resource=api.search&resource=web.page",
+                refused(AccessRefused::Namespace),
+            ),
+            (
+                "/v1/explain?resource=web.page&domain=acme",
+                refused(AccessRefused::OtherNamespace),
+            ),
+            ("/v1/explain?code=3-51-0-1", refused(AccessRefused::Code)),
+            (
+                "/v1/pairs/web.page/acme?resource=api.search",
+                refused(AccessRefused::AllNamespaces),
+            ),
+            (
+                "/v1/limits?resource=api.search",
+                refused(AccessRefused::AllNamespaces),
+            ),
+            ("/metrics", refused(AccessRefused::AllNamespaces)),
         ] {
             assert_eq!(sees(Role::Viewer, uri), expected, "{uri}");
-            assert!(sees(Role::Operator, uri) && sees(Role::Member, uri));
+            assert!(sees(Role::Operator, uri).is_ok() && sees(Role::Member, uri).is_ok());
         }
     }
 

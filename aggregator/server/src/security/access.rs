@@ -49,11 +49,23 @@ pub enum AccessRefused {
     /// The grant's roles do not allow this.
     #[error("the token's roles do not allow this")]
     Role,
-    /// The grant is for some namespaces, and the request is not only about one of them.
+    /// The grant is for some namespaces, and the list is not of one resource of them.
     #[error(
         "the token is for some namespaces alone, expected a list of one resource of them (--resource NAME, ?resource=NAME)"
     )]
     Namespace,
+    /// The grant is for other namespaces than that of the resource.
+    #[error("the token is for some namespaces alone, and the resource is not in them")]
+    OtherNamespace,
+    /// The grant is for some namespaces, and a code does not say to which namespace it belongs.
+    #[error(
+        "the token is for some namespaces alone, and cannot ask by a denial's code: ask by resource and domain, or with a \
+         token for all namespaces"
+    )]
+    Code,
+    /// The grant is for some namespaces, and the request is about all of them.
+    #[error("the token is for some namespaces alone, expected one for all namespaces")]
+    AllNamespaces,
     /// The grant does not cover the agent's name.
     #[error("the token is not for agents of this name")]
     Agent,
