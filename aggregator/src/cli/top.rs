@@ -6,11 +6,13 @@
 //! ```
 //!
 //! Asks an aggregator, which answers for the fleet from a bounded sketch. Counts that are too small to be kept there
-//! are shown as a dash. What stays true: partitions without an answer are named.
+//! are shown as a dash. What stays true: partitions without an answer are named, and a list that may lack pairs says so.
 
 use serde::Deserialize;
 use serde_json::Value;
 use tollgate_api::top::{TopPair, TopView};
+use tollgate_replay::range::Utc;
+use tollgate_shared::time::Timestamp;
 
 use super::Global;
 use super::operator::{Spoken, ended, get};
@@ -79,6 +81,7 @@ pub(super) fn show(
         ("limit", Some(limit.to_string())),
     ];
     let mut answer: TopView<Value> = get(url, "/v1/top", &query)?;
+    let lacking = lacking(&answer, limit);
     let mut output = global.open_output()?;
     match global.format {
         Format::Json => {
@@ -86,14 +89,45 @@ pub(super) fn show(
                 pair["schema"] = "tollgate.top/1".into();
                 pair["from_us"] = answer.from_us.into();
                 pair["to_us"] = answer.to_us.into();
+                pair["short_by_max"] = answer.short_by_max.into();
                 output.json(pair)?;
             }
+            // A list without pairs has no line that could have it.
+            if let Some(lacking) = lacking {
+                remark!("tollgate: {lacking}");
+            }
         }
-        Format::Text if answer.pairs.is_empty() => output.line("nothing was counted lately")?,
-        Format::Text => output.columns(&rows(&answer)?)?,
+        Format::Text => {
+            if !answer.pairs.is_empty() {
+                output.columns(&rows(&answer)?)?;
+            } else if lacking.is_none() {
+                output.line("nothing was counted lately")?;
+            }
+            if let Some(lacking) = lacking {
+                output.line(lacking)?;
+            }
+        }
     }
     output.finish()?;
     Ok(ended(&answer.partitions_missing))
+}
+
+/// Which pairs a list may lack that is shorter than its limit: each partition keeps those with the greatest counts.
+fn lacking(answer: &TopView<Value>, limit: u32) -> Option<String> {
+    let most = answer.short_by_max;
+    let is_full = limit as usize <= answer.pairs.len();
+    if most == 0 || is_full {
+        return None;
+    }
+    let of = match &*answer.by {
+        "refused" => "refused calls",
+        "excess" => "hits of excess",
+        _ => "hits",
+    };
+    Some(format!(
+        "pairs with at most {most} {of} since {} may be missing",
+        Utc(Timestamp::from_micros(answer.from_us))
+    ))
 }
 
 fn rows(answer: &TopView<Value>) -> Result<Vec<[String; 5]>, Failure> {
@@ -121,6 +155,26 @@ fn rows(answer: &TopView<Value>) -> Result<Vec<[String; 5]>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_short_list_says_which_pairs_it_may_lack() {
+        let mut answer = TopView::<Value> {
+            schema: "tollgate.top/1".into(),
+            by: "refused".into(),
+            from_us: 60_000_000,
+            to_us: 160_000_000,
+            short_by_max: 29,
+            pairs: Vec::new(),
+            partitions_missing: Vec::new(),
+        };
+        let text =
+            "pairs with at most 29 refused calls since 1970-01-01T00:01:00.000000Z may be missing";
+        assert_eq!(lacking(&answer, 1).as_deref(), Some(text));
+        answer.pairs.push(Value::Null);
+        assert_eq!(lacking(&answer, 1), None, "it is as long as it may be");
+        answer.short_by_max = 0;
+        assert_eq!(lacking(&answer, 20), None, "every pair was kept");
+    }
 
     #[test]
     fn counts_are_shown_per_second_and_missing_ones_as_a_dash() {
