@@ -267,6 +267,8 @@ mod kafka {
         forgets_omitted: u64,
         /// The rows that the document has no place for, by resource.
         rows_removed: Vec<DroppedRows>,
+        /// The topics that the push created, because they were missing.
+        topics_created: Vec<String>,
     }
 
     pub(super) fn run(
@@ -398,24 +400,29 @@ mod kafka {
                     ": none is in force; missing topics would be created, and the first one pushed"
                 }
             };
-            return report(global, (in_force, in_force), false, what, effects);
+            let report_of = (false, what, Vec::new());
+            return report(global, (in_force, in_force), report_of, effects);
         }
-        check(kafka, Missing::Create)?;
+        let created = check(kafka, Missing::Create)?;
         let mut stream = LimitsStream::open(kafka, history)?;
         let who = act.by.clone().unwrap_or_else(user_and_host);
         let version = stream.append_all(wanted, expected, (&who, &act.reason))?;
         stream.close();
-        report(global, (version, expected), true, "pushed", effects)
+        let report_of = (true, "pushed", created);
+        report(global, (version, expected), report_of, effects)
     }
 
     fn report(
         global: &Global,
         (version, expected): (u64, u64),
-        pushed: bool,
-        what: &str,
+        (pushed, what, topics_created): (bool, &str, Vec<String>),
         effects: Effects,
     ) -> Result<Exit, Failure> {
-        let lines = effects.lines();
+        let mut lines = effects.lines();
+        if !topics_created.is_empty() {
+            let names = topics_created.join(", ");
+            lines.push(format!("created the missing topics: {names}"));
+        }
         let (forgets, forgets_omitted) = effects.forgets;
         let mut output = global.open_output()?;
         match global.format {
@@ -427,6 +434,7 @@ mod kafka {
                 forgets,
                 forgets_omitted,
                 rows_removed: effects.dropped,
+                topics_created,
             })?,
             Format::Text if pushed => {
                 output.line(format_args!("version {version} ({what} over {expected})"))?;

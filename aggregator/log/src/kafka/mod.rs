@@ -185,12 +185,12 @@ pub enum KafkaFault {
 
 /// Checks whether Kafka can be used as the log: checks the existing topics, and creates missing ones
 /// if asked to. For an owner that would rather end than wait if the configuration is wrong. Waits some
-/// seconds for Kafka.
+/// seconds for Kafka. Returns the names of the topics that it created.
 ///
 /// # Errors
 ///
 /// Each [`KafkaFault`]. Only [`KafkaFault::Unreachable`] may go away by itself.
-pub fn check(config: &KafkaConfig, missing: Missing) -> Result<(), KafkaFault> {
+pub fn check(config: &KafkaConfig, missing: Missing) -> Result<Vec<String>, KafkaFault> {
     beside(config, |client| topics::prepare(config, client, missing))
 }
 

@@ -162,7 +162,7 @@ impl Worker {
     fn prepare(&mut self) {
         while !self.closing {
             match topics::prepare(&self.config, self.follows.client(), Missing::Create) {
-                Ok(()) => {
+                Ok(_) => {
                     self.shared.set_ready();
                     self.report_up();
                     return;

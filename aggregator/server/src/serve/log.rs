@@ -118,7 +118,7 @@ fn open_kafka(config: &Config, events: LogSender) -> Result<OpenedLog, ServeErro
         sender.clone(),
     );
     std::thread::spawn(move || match check(&kafka, Missing::Create) {
-        Ok(()) | Err(KafkaFault::Unreachable { .. }) => {}
+        Ok(_) | Err(KafkaFault::Unreachable { .. }) => {}
         Err(fault) => drop(checked.blocking_send(fault.into())),
     });
     Ok(OpenedLog {

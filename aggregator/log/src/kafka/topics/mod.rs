@@ -258,16 +258,20 @@ pub(super) fn ensure(
     Ok(())
 }
 
-/// Creates missing topics and checks existing ones.
+/// Creates missing topics and checks existing ones. Returns the names of those that it created.
 pub(super) fn prepare(
     config: &KafkaConfig,
     client: &Client,
     missing: Missing,
-) -> Result<(), KafkaFault> {
+) -> Result<Vec<String>, KafkaFault> {
     let mut look = Look::begin(config, client, missing)?;
+    let mut created = Vec::new();
     for topic in Topic::ALL {
         match look.at(topic) {
-            Ok(report) => check(report)?,
+            Ok(report) => {
+                created.extend(report.created.then(|| report.name.clone()));
+                check(report)?;
+            }
             Err(fault @ KafkaFault::Unreachable { .. }) => return Err(fault),
             // An older fleet may lack the right to create it.
             Err(fault) if !topic.is_required() => {
@@ -276,7 +280,7 @@ pub(super) fn prepare(
             Err(fault) => return Err(fault),
         }
     }
-    Ok(())
+    Ok(created)
 }
 
 /// Logs settings that should be otherwise; a setting that must be otherwise is an error.
