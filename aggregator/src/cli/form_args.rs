@@ -4,6 +4,7 @@ use clap::Args as _;
 use ipnet::IpNet;
 use tollgate_shared::networks::AddressPrefixes;
 
+use tollgate_replay::traffic::instant::check_pattern;
 use tollgate_replay::traffic::{Clients, Columns, Instants, TimeUnit, Wanted};
 
 /// How to treat timestamps of whole seconds.
@@ -83,11 +84,15 @@ pub struct FormArgs {
     pub time_unit: Unit,
     /// The format of timestamps, in the notation of strftime, as in "%m/%d/%Y %H:%M:%S"; UTC if it has no zone
     /// [default: detected]
-    #[arg(long, value_name = "PATTERN", conflicts_with = "time_unit")]
+    #[arg(long, value_name = "PATTERN", conflicts_with = "time_unit", value_parser = time_format)]
     pub time_format: Option<String>,
     /// How to treat timestamps of whole seconds
     #[arg(long, value_enum, default_value_t)]
     pub stamps: Stamps,
+}
+
+fn time_format(text: &str) -> Result<String, String> {
+    check_pattern(text).map(|()| text.to_owned())
 }
 
 /// Whether an argument is one of [`FormArgs`].

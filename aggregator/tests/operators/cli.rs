@@ -179,6 +179,18 @@ fn partitions_are_those_of_the_kind_of_log() {
 }
 
 #[test]
+fn a_bound_on_bytes_is_named_with_file_and_option() {
+    let dir = directory(LIMITS);
+    let tight = "journal.retention_bytes = \"17MiB\"\n";
+    std::fs::write(dir.path().join("tight.toml"), tight).unwrap();
+    let says = "tight.toml: journal.retention_bytes = 17825792 bytes: expected at least 66MiB for 16 partitions";
+    let any = "127.0.0.1:0";
+    let at = ["--http", any, "--agents", any, "--feed", any];
+    let serve = [&["serve", "--config", "tight.toml"][..], &at[..]].concat();
+    hold(dir.path(), &[(&serve, 78, says)]);
+}
+
+#[test]
 fn limits_of_a_journal_are_refused_with_advice() {
     let dir = directory(LIMITS);
     let config = "[log]\nkind = \"journal\"\n[journal]\ndir = \"data\"\n";

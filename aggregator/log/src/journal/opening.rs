@@ -191,7 +191,7 @@ fn read_ends(
             .find(|(stream, partition)| !description.has(*stream, *partition))
             .map(|(stream, partition)| {
                 let path = layout::partition(Path::new(""), stream, partition);
-                format!("there is a directory `{}`", path.display())
+                format!("there is `{}`", path.display())
             }),
     };
     match found {

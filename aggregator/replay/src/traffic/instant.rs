@@ -104,6 +104,28 @@ pub(super) fn by_pattern(pattern: &str, text: &str) -> Option<Timestamp> {
         .map(Timestamp::from_micros)
 }
 
+/// Checks that all directives of a `strftime` pattern are known, and that they state an instant.
+///
+/// # Errors
+///
+/// What was expected in place of the first unknown directive, or beside the known ones.
+pub fn check_pattern(pattern: &str) -> Result<(), String> {
+    // An instant in this format is one that the pattern has to read.
+    let example = jiff::Timestamp::from_microsecond(1_763_634_030_123_456)
+        .map(|at| at.to_zoned(jiff::tz::TimeZone::UTC))
+        .map_err(|error| error.to_string())?;
+    let written = jiff::fmt::strtime::format(pattern, &example);
+    let read = written.and_then(|text| {
+        jiff::fmt::strtime::parse(pattern, &text)?;
+        Ok(by_pattern(pattern, &text).is_some())
+    });
+    match read {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("expected directives for a date, as in %Y-%m-%d %H:%M:%S".to_owned()),
+        Err(error) => Err(format!("expected directives of strftime: {error}")),
+    }
+}
+
 /// How far a stamp without a zone may lie after the last change of its file: more than any zone's distance from UTC.
 const AHEAD_MAX_US: i64 = 86_400_000_000;
 
@@ -304,6 +326,19 @@ fn of_size(whole: u64, unit: TimeUnit) -> TimeUnit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_with_a_wrong_directive_names_it() {
+        for pattern in ["%d/%b/%Y:%T %z", "%s", "%Y-%m-%d %I:%M:%S%.f %p", "%F"] {
+            assert_eq!(check_pattern(pattern), Ok(()), "{pattern}");
+        }
+        let fault = |pattern: &str| check_pattern(pattern).expect_err(pattern);
+        assert!(fault("%F %T %q").contains("`q`"), "{}", fault("%F %T %q"));
+        let expected = "expected directives for a date, as in %Y-%m-%d %H:%M:%S";
+        for pattern in ["%Q", "%T", ""] {
+            assert_eq!(fault(pattern), expected, "{pattern}");
+        }
+    }
 
     #[test]
     fn all_ways_to_write_an_instant_are_the_same_instant() {

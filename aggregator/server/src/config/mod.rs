@@ -86,6 +86,8 @@ pub struct Journal {
     pub retention: Duration,
     /// How many bytes of records are kept at most.
     pub retention_bytes: u64,
+    /// The file, flag or variable that states `retention_bytes`, for messages.
+    pub retention_bytes_origin: String,
 }
 
 /// When the journal acknowledges an append.
@@ -304,10 +306,13 @@ impl Journal {
             ),
             retention_bytes: source.text(
                 "journal.retention_bytes",
-                "a size of at least 1MiB, such as \"8GiB\"",
+                "a size without blanks, such as \"8GiB\", of at least 2MiB for each of the 2 × partitions + 1 segments that are \
+                 being written (66MiB with 16 partitions)",
                 8 << 30,
-                |text| units::bytes(text).filter(|bytes| 1 << 20 <= *bytes),
+                // The bound for one partition; that for more is checked once their number is known.
+                |text| units::bytes(text).filter(|bytes| 6 << 20 <= *bytes),
             ),
+            retention_bytes_origin: source.origin("journal.retention_bytes"),
         }
     }
 }

@@ -240,6 +240,11 @@ impl ConfigSource {
         self.fault(origin, path, FaultKind::NotYet { found, instead });
     }
 
+    /// The file, flag or variable that states an option; the file for a default.
+    pub fn origin(&self, path: &'static str) -> String {
+        self.found(path).0
+    }
+
     fn found(&self, path: &'static str) -> (String, String) {
         match self.given.get(path) {
             Some(given) => (given.origin.clone(), format!("{:?}", given.text)),

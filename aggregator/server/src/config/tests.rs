@@ -66,6 +66,7 @@ fn all_faults_are_reported_together_by_path() {
         partitions = 1025
         ack = "maybe"
         retention = "1 day"
+        retention_bytes = "8 GiB"
     "#;
     assert_eq!(
         faults(text),
@@ -76,6 +77,7 @@ fn all_faults_are_reported_together_by_path() {
             "tollgate.toml: journal.partitions = 1025: expected a whole number from 0 to 1024; 0: as an existing journal has, and 16 for a new one",
             "tollgate.toml: journal.ack = \"maybe\": expected \"written\" or \"synced\"",
             "tollgate.toml: journal.retention = \"1 day\": expected a duration from 2h to 36500d, such as \"24h\"; what no snapshot has yet must not be removed",
+            "tollgate.toml: journal.retention_bytes = \"8 GiB\": expected a size without blanks, such as \"8GiB\", of at least 2MiB for each of the 2 × partitions + 1 segments that are being written (66MiB with 16 partitions)",
             "tollgate.toml: listen.http = \"7400\": expected an address such as \"127.0.0.1:7400\", or the name of one and a port, such as \"localhost:7400\"",
             "tollgate.toml: listen.agents = \"0.0.0.0:7401\": expected a loopback address; or listen.tls.cert, listen.tls.key and security.tokens_file (`tollgate keys` makes them); or \"trusted-network\" for this listener in [listen.insecure]",
         ]

@@ -60,7 +60,8 @@ fn open_journal(config: &config::Journal, events: LogSender) -> Result<OpenedLog
     };
     let journal = journal.bounded(config.retention_bytes).map_err(|least| {
         ServeError::Refused(format!(
-            "journal.retention_bytes = {} bytes: expected at least {}MiB for {partitions} partitions",
+            "{}: journal.retention_bytes = {} bytes: expected at least {}MiB for {partitions} partitions",
+            config.retention_bytes_origin,
             config.retention_bytes,
             least >> 20
         ))
