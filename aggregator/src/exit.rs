@@ -227,6 +227,9 @@ mod tests {
         ];
         for (exit, code) in table {
             assert_eq!(exit as u8, code, "{exit:?}");
+            let row = format!("| {code} |");
+            let manual = include_str!("../../deploy/MANUAL.md");
+            assert!(manual.contains(&row), "MANUAL.md has no row {row}");
         }
     }
 }
