@@ -189,10 +189,8 @@ fn answer(
         }
         let (reason, why) = why_open(replay, &asked.resource);
         explanation.reason = reason;
-        let text = format!(
-            "the use of {} by all domains was not denied{why}",
-            escaped(&asked.resource)
-        );
+        let name = escaped(&asked.resource);
+        let text = format!("the use of {name} by all domains was not denied{why}");
         explanation.sentences.push(text);
         return Ok(explanation);
     };
