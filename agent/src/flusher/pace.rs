@@ -111,18 +111,18 @@ pub(super) struct Pace {
     /// When a call last woke the flusher.
     woken: Option<Mono>,
     rest: Rest,
-    rate: Rate,
+    rate: CallRate,
 }
 
 /// Whether many calls are made, measured over a millisecond at least: a single visit finds too few to say.
 #[derive(Clone, Copy, Debug, Default)]
-struct Rate {
+struct CallRate {
     calls: u64,
     over: Span,
     are_many: bool,
 }
 
-impl Rate {
+impl CallRate {
     /// So many calls were found on a visit, that long after the visit before it.
     fn count(&mut self, calls: u64, after: Span) {
         self.calls += calls;
@@ -156,7 +156,7 @@ impl Pace {
             found: now,
             woken: None,
             rest: Rest::Awake,
-            rate: Rate::default(),
+            rate: CallRate::default(),
         }
     }
 
