@@ -238,10 +238,14 @@ impl Pair {
 
     /// Whether the pair is closed at `now`, and until when.
     pub fn closure(&self, class: &RateClass, now: Timestamp) -> Option<Closure> {
-        let (end, last) = match open_again::open_again(class, &self.state, now) {
+        let end = match open_again::open_again(class, &self.state, now) {
             Until::Now => return None,
-            Until::At(end) => (end, end.saturating_sub(Span::from_micros(1))),
-            Until::Never => (Timestamp::MAX, now),
+            Until::At(end) => end,
+            Until::Never => Timestamp::MAX,
+        };
+        let last = match end {
+            Timestamp::MAX => now,
+            end => end.saturating_sub(Span::from_micros(1)),
         };
         let room = request::room(class, &self.state, last, u64::MAX);
         let by = match room.by {

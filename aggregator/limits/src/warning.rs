@@ -190,11 +190,7 @@ impl fmt::Display for WarningKind {
                 quoted(window)
             ),
             Self::QuotaNeverBinds { .. } | Self::QuotaAboveLonger { .. } => self.write_quota(f),
-            Self::NotANetwork { meant } => write_network(meant, f),
-            Self::WholeNetwork { network } => write!(
-                f,
-                "applies to all of \"{network}\", which `addresses` of this resource limits as one"
-            ),
+            Self::NotANetwork { .. } | Self::WholeNetwork { .. } => self.write_network(f),
             Self::TiersAddUp { sum, last } => write!(
                 f,
                 "tiers add up: one after the other they let {sum} through in the longest window, not {last}; if all \
@@ -256,13 +252,20 @@ impl WarningKind {
             _ => Ok(()),
         }
     }
-}
 
-fn write_network(meant: IpNet, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(
-        f,
-        "is a name, not a network, expected \"{meant}\" if a network is meant"
-    )
+    fn write_network(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NotANetwork { meant } => write!(
+                f,
+                "is a name, not a network, expected \"{meant}\" if a network is meant"
+            ),
+            Self::WholeNetwork { network } => write!(
+                f,
+                "applies to all of \"{network}\", which `addresses` of this resource limits as one"
+            ),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A number of bytes as people read it.

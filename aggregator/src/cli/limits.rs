@@ -234,7 +234,7 @@ fn aggregator(stated: Option<&String>, kafka: &KafkaArgs) -> Result<Option<Strin
 #[cfg(feature = "kafka")]
 mod kafka {
     use serde::Serialize;
-    use tollgate_limits::{DroppedRows, Forgotten, Limits, RateResource, with_zone_tables};
+    use tollgate_limits::{DroppedRows, Forgotten, Limits, Own, RateResource, with_zone_tables};
 
     use super::{ActArgs, Exit, Failure, Global, LimitsVerb};
     use crate::cli::document_edit::TextEdit;
@@ -303,24 +303,9 @@ mod kafka {
                 ..
             }) => {
                 let own = (!remove).then(|| stated.own());
-                match domain {
-                    Some(typed) => push(global, &kafka, act, |history| {
-                        let version = &history.find(None)?.version;
-                        let rate = version.limits.rate(resource);
-                        let addresses = || Ok(rate.and_then(RateResource::addresses));
-                        let domain = global.entry_by(typed, addresses)?;
-                        set(version, resource, &domain, own)
-                    }),
-                    None => push(global, &kafka, act, |history| {
-                        let change = TextEdit {
-                            resource: resource.clone(),
-                            domain: None,
-                            own,
-                        };
-                        let change = [("limits set".to_owned(), change)];
-                        edited(&history.find(None)?.version, &change)
-                    }),
-                }
+                push(global, &kafka, act, |history| {
+                    wanted_by_set(global, history, (resource, domain.as_ref()), own)
+                })
             }
             Some(LimitsVerb::Import { file, act, .. }) => {
                 let mut rows = limits_edit::rows(&input_name(file), open_table(file)?)?;
@@ -343,6 +328,28 @@ mod kafka {
                 rolled_back(history, *version)?.with_keys(keys)
             }),
         }
+    }
+
+    /// The limits that `set` asks for: of a domain, or of a resource.
+    fn wanted_by_set(
+        global: &Global,
+        history: &History,
+        (resource, domain): (&str, Option<&String>),
+        own: Option<Own>,
+    ) -> Result<Wanted, Failure> {
+        let version = &history.find(None)?.version;
+        let Some(typed) = domain else {
+            let change = TextEdit {
+                resource: resource.to_owned(),
+                domain: None,
+                own,
+            };
+            return edited(version, &[("limits set".to_owned(), change)]);
+        };
+        let rate = version.limits.rate(resource);
+        let addresses = || Ok(rate.and_then(RateResource::addresses));
+        let domain = global.entry_by(typed, addresses)?;
+        set(version, resource, &domain, own)
     }
 
     /// The settings with as many partitions as the topics have: a version is the same for any number.

@@ -1,5 +1,5 @@
 //! Amendments by HTTP, as programs send them that are not `tollgate`: a request that is wrong changes nothing, and the
-//! answer says why.
+//! answer says why. So does the command.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -108,4 +108,30 @@ fn an_act_on_a_pattern_is_refused() {
     // A resource under the pattern can be banned.
     let ban = ["ban", "p.a", "x", "--reason", "a test", "--url", &url];
     assert_eq!(run(dir.path(), &ban).0, 0);
+}
+
+#[test]
+fn an_act_without_a_reason_or_author_is_refused_by_the_option() {
+    let dir = directory(LIMITS);
+    let set = [
+        "limits",
+        "set",
+        "api.search",
+        "--domain",
+        "d",
+        "--rate",
+        "1/s",
+    ];
+    let import = ["limits", "import", "rows.csv"];
+    let ban = ["ban", "api.search", "d"];
+    for act in [&set[..], &import, &ban] {
+        for (more, says) in [
+            (["--reason", "", "--by", "ann"], "'--reason <TEXT>'"),
+            (["--reason", "a bug", "--by", " "], "'--by <NAME>'"),
+        ] {
+            let (code, _, stderr) = run(dir.path(), &[act, &more].concat());
+            assert_eq!(code, 64, "{act:?}: {stderr}");
+            assert!(stderr.contains(says), "{act:?}: no {says} in {stderr}");
+        }
+    }
 }

@@ -118,32 +118,6 @@ fn an_aggregator_that_cannot_start_has_an_exit_code_and_a_reason() {
 }
 
 #[test]
-fn an_act_without_a_reason_or_author_is_refused_by_the_option() {
-    let dir = directory(LIMITS);
-    let set = [
-        "limits",
-        "set",
-        "api.search",
-        "--domain",
-        "d",
-        "--rate",
-        "1/s",
-    ];
-    let import = ["limits", "import", "rows.csv"];
-    let ban = ["ban", "api.search", "d"];
-    for act in [&set[..], &import, &ban] {
-        for (more, says) in [
-            (["--reason", "", "--by", "ann"], "'--reason <TEXT>'"),
-            (["--reason", "a bug", "--by", " "], "'--by <NAME>'"),
-        ] {
-            let (code, _, stderr) = run(dir.path(), &[act, &more].concat());
-            assert_eq!(code, 64, "{act:?}: {stderr}");
-            assert!(stderr.contains(says), "{act:?}: no {says} in {stderr}");
-        }
-    }
-}
-
-#[test]
 fn a_missing_token_file_is_66_for_agents_and_operators() {
     let dir = directory(LIMITS);
     let hit = ["hit", "api.search", "acme", "--token-file", "none.token"];
