@@ -63,19 +63,6 @@ fn a_resource_limited_in_copies_has_no_rate() {
 }
 
 #[test]
-fn without_tiers_a_resource_is_inaccessible() {
-    let mut play = Play::of("[rate.\"api.search\"]\ntiers = []\n");
-    play.hits("api.search", &["acme"]);
-    assert_eq!(play.output(), ["api.search acme: never, inaccessible"]);
-    play.tick(100_000_000);
-    assert_eq!(play.engine.pairs(), 1, "a denied pair stays");
-    play.version(TWO);
-    assert_eq!(play.output(), ["api.search acme: open"]);
-    play.tick(700_000);
-    assert_eq!(play.engine.pairs(), 0);
-}
-
-#[test]
 fn a_shadow_or_ignored_namespace_is_ruled_without_denials() {
     let ignored = format!("[namespace.api]\nignore_configured = true\n{TWO}");
     let shadow = format!("{TWO}shadow = true\n");

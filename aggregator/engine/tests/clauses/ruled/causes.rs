@@ -22,3 +22,16 @@ fn of_two_full_limits_a_denial_names_the_one_that_lasts_longer() {
         assert!(output[0].ends_with(named), "{limits}: {output:?}");
     }
 }
+
+#[test]
+fn without_tiers_a_resource_is_inaccessible() {
+    let mut play = Play::of("[rate.\"api.search\"]\ntiers = []\n");
+    play.hits("api.search", &["acme"]);
+    assert_eq!(play.output(), ["api.search acme: never, inaccessible"]);
+    play.tick(100_000_000);
+    assert_eq!(play.engine.pairs(), 1, "a denied pair stays");
+    play.version(TWO);
+    assert_eq!(play.output(), ["api.search acme: open"]);
+    play.tick(700_000);
+    assert_eq!(play.engine.pairs(), 0);
+}
