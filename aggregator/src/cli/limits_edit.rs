@@ -90,7 +90,7 @@ pub fn rows(name: &str, table: impl BufRead) -> Result<Vec<(String, TextEdit)>, 
 ///
 /// # Errors
 ///
-/// If a domain is no name of this fleet, or an address within a network that its resource limits as one.
+/// If a domain is no name of this fleet.
 pub fn name_as_in_log(
     domains: &Domains,
     limits: &Limits,
@@ -102,7 +102,7 @@ pub fn name_as_in_log(
             continue;
         };
         let addresses = limits.rate(&row.resource).and_then(RateResource::addresses);
-        match domains.of_entry(addresses, typed) {
+        match domains.of_resource(addresses, typed) {
             Ok(domain) => row.domain = Some(domain),
             Err(mixture) => faults.push(|| format!("{place}: {mixture}")),
         }

@@ -261,11 +261,11 @@ impl Global {
         }
     }
 
-    /// The same for the name of an entry, which has to name all addresses that it applies to.
+    /// The same for a domain that is named in any case: that of an entry of limits.
     ///
     /// # Errors
     ///
-    /// As [`Global::domain_by`], and if it is an address within a network that the resource limits as one.
+    /// As [`Global::domain_by`].
     pub fn entry_by(
         &self,
         typed: &str,
@@ -276,7 +276,7 @@ impl Global {
             true => addresses()?,
             false => None,
         };
-        let entry = domains.of_entry(addresses, typed);
+        let entry = domains.of_resource(addresses, typed);
         entry.map_err(|mixture| Failure::Data(mixture.to_string()))
     }
 
