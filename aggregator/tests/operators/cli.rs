@@ -120,12 +120,15 @@ fn an_aggregator_that_cannot_start_has_an_exit_code_and_a_reason() {
 #[test]
 fn a_missing_token_file_is_66_for_agents_and_operators() {
     let dir = directory(LIMITS);
-    let hit = ["hit", "api.search", "acme", "--token-file", "none.token"];
-    let denials = ["denials", "--token-file", "none.token"];
-    hold(
-        dir.path(),
-        &[(&hit, 66, "none.token"), (&denials, 66, "none.token")],
-    );
+    let rows: [Row<'_>; 2] = [
+        (
+            "hit api.search acme --token-file none.token",
+            66,
+            "none.token",
+        ),
+        ("denials --token-file none.token", 66, "none.token"),
+    ];
+    check_rows(dir.path(), &rows);
 }
 
 #[test]
@@ -158,10 +161,9 @@ fn a_bound_on_bytes_is_named_with_file_and_option() {
     let tight = "journal.retention_bytes = \"17MiB\"\n";
     std::fs::write(dir.path().join("tight.toml"), tight).unwrap();
     let says = "tight.toml: journal.retention_bytes = 17825792 bytes: expected at least 66MiB for 16 partitions";
-    let any = "127.0.0.1:0";
-    let at = ["--http", any, "--agents", any, "--feed", any];
-    let serve = [&["serve", "--config", "tight.toml"][..], &at[..]].concat();
-    hold(dir.path(), &[(&serve, 78, says)]);
+    let serve =
+        "serve --config tight.toml --http 127.0.0.1:0 --agents 127.0.0.1:0 --feed 127.0.0.1:0";
+    check_rows(dir.path(), &[(serve, 78, says)]);
 }
 
 #[test]
