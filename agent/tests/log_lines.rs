@@ -201,7 +201,9 @@ fn an_aggregator_cannot_flood_or_forge_the_agents_log_lines() {
         .filter(|(about, _)| about.contains("because of credentials"));
     let bytes: usize = of_credentials.map(|(_, all)| all.len()).sum();
     assert!(bytes as u64 <= 1 + seconds / 30, "{bytes} lines");
-    for (about, all) in &*lines {
+    // What the agent says after 10 s without a ruling, on a slow machine, has nothing of the aggregator in it.
+    let is_caused = |about: &str| !about.starts_with("some or all partitions are ruled by nobody");
+    for (about, all) in lines.iter().filter(|(about, _)| is_caused(about)) {
         assert!(all.len() as u64 <= seconds, "{about}: {} lines", all.len());
         for line in all {
             let obeyed = |one: char| one.is_control() || one == '\u{202e}';

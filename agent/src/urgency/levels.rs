@@ -169,11 +169,11 @@ mod tests {
     fn pairs_of_several_sets_do_not_meet() {
         let levels = Levels::with_sets(2);
         for pair in 0..8_u64 {
-            let level = levels.of(fingerprint(pair) | pair % 2, START).unwrap();
+            let level = levels.of(fingerprint(pair) | (pair % 2), START).unwrap();
             level.take(pair as u32, 100, START);
         }
         for pair in 0..8 {
-            let level = levels.of(fingerprint(pair) | pair % 2, START).unwrap();
+            let level = levels.of(fingerprint(pair) | (pair % 2), START).unwrap();
             assert_eq!(hundredths(level.place.share(START)), pair);
         }
     }
