@@ -23,7 +23,7 @@ use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, error, message, open
 use tracing::field::{Field, Visit};
 use tracing::span;
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(300);
 
 /// Characters that clear a screen, forge a line and reverse text.
 const EVIL: &str = "\u{1b}[31m\n2026-11-26T00:00:00Z ERROR forged\r\u{202e}";
