@@ -247,18 +247,8 @@ impl Global {
         typed: Option<&String>,
         addresses: impl FnOnce() -> Result<Option<AddressPrefixes>, Failure>,
     ) -> Result<Option<String>, Failure> {
-        let Some(typed) = typed else {
-            return Ok(None);
-        };
-        let domains = self.domains()?;
-        let addresses = match domains.needs_resource(typed) {
-            true => addresses()?,
-            false => None,
-        };
-        match domains.of_resource(addresses, typed) {
-            Ok(called) => Ok(Some(called)),
-            Err(mixture) => Err(Failure::Data(mixture.to_string())),
-        }
+        let called = typed.map(|typed| self.entry_by(typed, addresses));
+        called.transpose()
     }
 
     /// The same for a domain that is named in any case: that of an entry of limits.

@@ -181,11 +181,11 @@ pub fn domain_on(
     })
 }
 
-/// The same for the name of an entry, which has to name all addresses that it applies to.
+/// The same for the domain of an entry of limits.
 ///
 /// # Errors
 ///
-/// As [`domain_on`], and if it is an address within a network that the resource limits as one.
+/// As [`domain_on`].
 pub fn entry_on(
     global: &Global,
     url: &str,
