@@ -10,8 +10,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, error, message, open
 use tracing::field::{Field, Visit};
 use tracing::span;
 
-const SOON: Duration = Duration::from_secs(300);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Characters that clear a screen, forge a line and reverse text.
 const EVIL: &str = "\u{1b}[31m\n2026-11-26T00:00:00Z ERROR forged\r\u{202e}";
@@ -148,6 +148,9 @@ fn serve(number: u64, mut stream: TcpStream) -> Option<()> {
             }
         }
     }
+    // Bytes of the agent that nobody has read would reset the connection, and what was written here would be lost.
+    stream.shutdown(Shutdown::Write).ok()?;
+    io::copy(&mut stream, &mut io::sink()).ok()?;
     Some(())
 }
 
