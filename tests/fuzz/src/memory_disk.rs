@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate_log::journal::disk::{Disk, DiskFile, Syncing};
+use tollgate_log::journal::disk::{Disk, DiskFile, SyncJob, Syncing};
 
 type Content = Arc<Mutex<Vec<u8>>>;
 
@@ -104,17 +104,21 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
-    fn sync_later(&self, _: Box<dyn DiskFile>) -> Box<dyn Syncing> {
-        Box::new(Synced)
+    fn sync_later(&self, job: SyncJob) -> Box<dyn Syncing> {
+        Box::new(Synced(job()))
     }
 }
 
-/// Content in memory needs no sync.
-struct Synced;
+/// What was made durable at once.
+struct Synced(io::Result<()>);
 
 impl Syncing for Synced {
+    fn has_ended(&self) -> bool {
+        true
+    }
+
     fn wait(self: Box<Self>) -> io::Result<()> {
-        Ok(())
+        self.0
     }
 }
 

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tollgate_log::journal::disk::{Disk, DiskFile, Syncing};
+use tollgate_log::journal::disk::{Disk, DiskFile, SyncJob, Syncing};
 
 use super::random::Random;
 
@@ -371,16 +371,21 @@ impl Disk for SimDisk {
         Ok(())
     }
 
-    fn sync_later(&self, file: Box<dyn DiskFile>) -> Box<dyn Syncing> {
-        Box::new(Later(file))
+    fn sync_later(&self, job: SyncJob) -> Box<dyn Syncing> {
+        Box::new(Later(job))
     }
 }
 
-struct Later(Box<dyn DiskFile>);
+/// Runs as late as it may.
+struct Later(SyncJob);
 
 impl Syncing for Later {
-    fn wait(mut self: Box<Self>) -> io::Result<()> {
-        self.0.sync()
+    fn has_ended(&self) -> bool {
+        true
+    }
+
+    fn wait(self: Box<Self>) -> io::Result<()> {
+        (self.0)()
     }
 }
 

@@ -19,7 +19,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use super::super::{Answer, Append, AppendError, Delivered, LogEvent, Stream, Ticket};
 use super::disk::Disk;
 use super::displaced;
-use super::ends::KnownEnds;
+use super::end_recorder::EndRecorder;
 use super::error::OpenError;
 use super::layout;
 use super::opening::{self, OpenReport};
@@ -75,8 +75,7 @@ pub struct Core {
     /// A segment that is no longer at its path. Nothing is written while there is one.
     displaced: Option<PathBuf>,
     buffer: Vec<u8>,
-    /// The content of the file that has how far each partition is known to reach.
-    ends: KnownEnds,
+    ends: EndRecorder,
     /// When the journal last looked for old segments, in milliseconds of the clock.
     tidied_ms: u64,
     /// Lines about segments that cannot be begun or removed, and about ends that cannot be recorded.
@@ -123,7 +122,7 @@ impl Core {
             failing: BTreeMap::new(),
             displaced: None,
             buffer: Vec::new(),
-            ends: opened.ends,
+            ends: EndRecorder::new(opened.ends),
             tidied_ms: now.as_millis(),
             trouble_lines: [const { LineInterval::new(TROUBLE_EVERY) }; 3],
             _lock: opened.lock,
@@ -175,9 +174,10 @@ impl Core {
         for slot in &mut self.slots {
             let dir: PathBuf = slot.partition.dir.clone();
             slot.partition.sync().map_err(OpenError::io(dir))?;
-            self.ends.raise_to_synced(&slot.partition);
         }
-        if let Err(error) = self.ends.write(&*self.disk, &self.config.dir) {
+        let partitions = self.slots.iter().map(|slot| &slot.partition);
+        let recorded = self.ends.close(partitions, &*self.disk, &self.config.dir);
+        if let Err(error) = recorded {
             // A full disk, for example. What the file had before is still true.
             let file = layout::ends(&self.config.dir);
             tracing::warn!(file = %file.display(), %error, "the ends of the partitions cannot be recorded");
@@ -328,14 +328,12 @@ impl Core {
                 tracing::warn!(%error, dir = %slot.partition.dir.display(), "a segment cannot be removed");
             }
         }
-        let partitions = self.slots.iter_mut().map(|slot| &mut slot.partition);
-        let recorded = self
-            .ends
-            .record_one(partitions, &*self.disk, &self.config.dir);
-        if let Err((path, error)) = recorded
+        let partitions = self.slots.iter().map(|slot| &slot.partition);
+        let recorded = self.ends.turn(partitions, &self.disk, &self.config.dir);
+        if let Err(error) = recorded
             && recording.may(clock).is_some()
         {
-            tracing::warn!(%error, path = %path.display(), "the end of a partition cannot be recorded");
+            tracing::warn!(%error, "the end of a partition cannot be recorded");
         }
     }
 

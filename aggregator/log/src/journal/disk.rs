@@ -52,13 +52,19 @@ pub trait Disk: Send + Sync {
     /// Makes the entries of a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Begins to sync a file's content in the background.
-    fn sync_later(&self, file: Box<dyn DiskFile>) -> Box<dyn Syncing>;
+    /// Begins in the background what makes something durable.
+    fn sync_later(&self, job: SyncJob) -> Box<dyn Syncing>;
 }
 
-/// A file that is being synced.
+/// What makes something durable.
+pub type SyncJob = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
+/// A [`SyncJob`] that was begun.
 pub trait Syncing: Send {
-    /// Waits until the sync has ended.
+    /// Whether it has ended, so that its result can be had without waiting.
+    fn has_ended(&self) -> bool;
+
+    /// Waits until it has ended.
     fn wait(self: Box<Self>) -> io::Result<()>;
 }
 
@@ -221,10 +227,11 @@ impl Disk for OsDisk {
         fs::File::open(dir)?.sync_all()
     }
 
-    fn sync_later(&self, mut file: Box<dyn DiskFile>) -> Box<dyn Syncing> {
-        // One thread per sync: there is one sync for every full segment, and it takes some 100 ms.
+    fn sync_later(&self, job: SyncJob) -> Box<dyn Syncing> {
+        // One thread per job: there is one for every full segment, which takes some 100 ms, and one for each partition
+        // that begins.
         let thread = std::thread::Builder::new().name("journal-sync".to_owned());
-        Box::new(OsSyncing(thread.spawn(move || file.sync())))
+        Box::new(OsSyncing(thread.spawn(job)))
     }
 }
 
@@ -262,6 +269,12 @@ impl Drop for OsLock {
 struct OsSyncing(io::Result<std::thread::JoinHandle<io::Result<()>>>);
 
 impl Syncing for OsSyncing {
+    fn has_ended(&self) -> bool {
+        self.0
+            .as_ref()
+            .map_or(true, std::thread::JoinHandle::is_finished)
+    }
+
     fn wait(self: Box<Self>) -> io::Result<()> {
         let ended = self.0?.join();
         ended.unwrap_or_else(|_| Err(io::Error::other("the syncing thread panicked")))

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The writer replaces the file when it closes the journal in order; before that, when a partition has its first
-//! record, and whenever `limits` have grown (one partition in each second). Two other things tell where a log has
+//! record, and whenever `limits` have grown (`end_recorder`). Two other things tell where a log has
 //! been: the description has the offsets at which the generation begins, and a snapshot of a partition is of records
 //! that the log had. Knows nothing of segments. What stays true: what the file has was durable before, so after any
 //! end of a process, and after any power cut, the log reaches at least as far.
@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::super::Stream;
 use super::disk::Disk;
@@ -82,38 +82,19 @@ impl KnownEnds {
         }
     }
 
-    /// A partition, which the caller has synced, reaches as far as it does now.
+    /// A partition reaches as far as it does now, which the caller has synced, or syncs before it writes this.
     pub fn raise_to_synced(&mut self, one: &Partition) {
-        if !one.sync_failed {
+        if !one.has_failed_to_sync() {
             self.raise(one.stream, one.index, one.next);
         }
     }
 
-    /// Records that a partition has begun, or how far `limits` reach: one at a time, because this syncs files. Other
-    /// ends change too often to be recorded before the journal is closed. A fault comes with the path of the directory
-    /// that cannot be synced, or of the file that cannot be written.
-    pub fn record_one<'a>(
-        &mut self,
-        mut partitions: impl Iterator<Item = &'a mut Partition>,
-        disk: &dyn Disk,
-        dir: &Path,
-    ) -> Result<(), (PathBuf, io::Error)> {
-        let is_due = |one: &&mut Partition| {
-            let known = self.of(one.stream, one.index);
-            let wanted = known == 0 || one.stream == Stream::Limits;
-            wanted && known < one.next && !one.sync_failed
-        };
-        let Some(one) = partitions.find(is_due) else {
-            return Ok(());
-        };
-        let synced = one.sync();
-        synced.map_err(|error| (one.dir.clone(), error))?;
-        let mut raised = self.clone();
-        raised.raise_to_synced(one);
-        let written = raised.write(disk, dir);
-        written.map_err(|error| (layout::ends(dir), error))?;
-        *self = raised;
-        Ok(())
+    /// Whether it is time to record that a partition has begun, or how far `limits` reach. Other ends change too often to
+    /// be recorded before the journal is closed.
+    pub fn is_due(&self, one: &Partition) -> bool {
+        let known = self.of(one.stream, one.index);
+        let wanted = known == 0 || one.stream == Stream::Limits;
+        wanted && known < one.next && !one.has_failed_to_sync()
     }
 
     /// Each partition was synced up to where its generation begins, before the description said so.

@@ -24,6 +24,7 @@
 pub mod core;
 pub mod disk;
 mod displaced;
+mod end_recorder;
 mod ends;
 pub mod error;
 pub mod frame;

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::{Delivered, Stream};
 use super::Ack;
@@ -62,8 +63,8 @@ pub(super) struct Partition {
     /// Files were created or removed since the directory was last synced.
     pub dir_unsynced: bool,
     /// A sync has failed. Later ones may succeed although what they should have written is lost: the system forgets which
-    /// pages it could not write.
-    pub sync_failed: bool,
+    /// pages it could not write. Shared with what syncs in the background.
+    pub sync_failed: Arc<AtomicBool>,
 }
 
 /// How appends are written.
@@ -98,7 +99,7 @@ impl Partition {
             next: 0,
             last_ms: 0,
             dir_unsynced: false,
-            sync_failed: false,
+            sync_failed: Arc::default(),
         }
     }
 
@@ -207,7 +208,9 @@ impl Partition {
                 unsynced: full.unsynced,
             });
             if full.unsynced {
-                self.syncing = Some(self.disk.sync_later(full.file));
+                let mut file = full.file;
+                let job = Box::new(move || file.sync());
+                self.syncing = Some(self.disk.sync_later(job));
             }
         }
         Ok(())
@@ -306,11 +309,28 @@ impl Partition {
         Ok(file)
     }
 
+    /// The files that may lack something after a power cut. Besides them, the partition's directory may.
+    pub fn unsynced_files(&self) -> Vec<PathBuf> {
+        let closed = self.closed.iter().map(|one| (one.base, one.unsynced));
+        let active = self.active.iter().map(|one| (one.base, one.unsynced));
+        let unsynced = closed.chain(active).filter(|(_, unsynced)| *unsynced);
+        unsynced
+            .map(|(base, _)| layout::segment(&self.dir, base))
+            .collect()
+    }
+
     /// Makes everything durable.
     pub fn sync(&mut self) -> io::Result<()> {
         let synced = self.sync_all();
-        self.sync_failed |= synced.is_err();
+        if synced.is_err() {
+            self.sync_failed.store(true, Ordering::Relaxed);
+        }
         synced
+    }
+
+    /// Whether a sync has ever failed.
+    pub fn has_failed_to_sync(&self) -> bool {
+        self.sync_failed.load(Ordering::Relaxed)
     }
 
     fn sync_all(&mut self) -> io::Result<()> {

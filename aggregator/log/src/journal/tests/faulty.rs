@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::super::disk::{Disk, DiskFile, OsDisk, Syncing};
+use super::super::disk::{Disk, DiskFile, OsDisk, SyncJob, Syncing};
 use super::Kit;
 
 /// The operations that fail.
@@ -16,6 +16,8 @@ pub(super) struct Faults {
     pub sync_dir: bool,
     pub truncate: bool,
     pub create: bool,
+    /// What syncs in the background does not end before somebody waits for it.
+    pub slow: bool,
     /// How many more files can be removed.
     pub removals: Option<u64>,
 }
@@ -119,8 +121,46 @@ impl Disk for FaultyDisk {
         state.removed.retain(|(path, _)| path.parent() != Some(dir));
         OsDisk.sync_dir(dir)
     }
-    fn sync_later(&self, file: Box<dyn DiskFile>) -> Box<dyn Syncing> {
-        OsDisk.sync_later(file)
+    /// At once, so that a test need not wait, unless it is to be slow.
+    fn sync_later(&self, job: SyncJob) -> Box<dyn Syncing> {
+        let slow = self.0.lock().expect("no panic").faults.slow;
+        match slow {
+            true => Box::new(Running(Some(job))),
+            false => Box::new(Ended(job())),
+        }
+    }
+}
+
+struct Ended(io::Result<()>);
+
+impl Syncing for Ended {
+    fn has_ended(&self) -> bool {
+        true
+    }
+
+    fn wait(self: Box<Self>) -> io::Result<()> {
+        self.0
+    }
+}
+
+/// Ends when somebody waits for it, or, like a thread, though nobody does.
+struct Running(Option<SyncJob>);
+
+impl Syncing for Running {
+    fn has_ended(&self) -> bool {
+        false
+    }
+
+    fn wait(mut self: Box<Self>) -> io::Result<()> {
+        self.0.take().map_or(Ok(()), |job| job())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(job) = self.0.take() {
+            let _ = job();
+        }
     }
 }
 

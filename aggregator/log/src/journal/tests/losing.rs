@@ -137,7 +137,7 @@ fn a_killed_first_process_has_recorded_what_began() {
     // How many turns that tidy have passed, and which losses are noticed then.
     for (turns, noticed) in [(0, 0), (1, 1), (2, 2), (3, 3)] {
         for (at, (stream, partition)) in all.into_iter().enumerate() {
-            let kit = Kit::new();
+            let kit = kit_on(&FaultyDisk::default());
             let (disk, now) = (Arc::clone(&kit.disk), Timestamp::from_millis(1_000));
             let opened = Core::open(kit.config.clone(), disk, kit.boot.as_deref(), now);
             let mut core = opened.expect("opens").0;
@@ -168,7 +168,7 @@ fn a_killed_first_process_has_recorded_what_began() {
 
 #[test]
 fn each_record_of_limits_is_recorded_and_of_others_the_first() {
-    let kit = Kit::new();
+    let kit = kit_on(&FaultyDisk::default());
     let (disk, now) = (Arc::clone(&kit.disk), Timestamp::from_millis(1_000));
     let opened = Core::open(kit.config.clone(), disk, kit.boot.as_deref(), now);
     let mut core = opened.expect("opens").0;
@@ -177,13 +177,59 @@ fn each_record_of_limits_is_recorded_and_of_others_the_first() {
         append(&mut core, turn * 1_000, if turn <= 4 { &both } else { &[] });
     }
     drop(core);
-    let text = std::fs::read_to_string(layout::ends(&kit.config.dir)).expect("recorded");
-    let reached = |name: &str| -> u64 {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.expect("recorded").parse().expect("a number")
-    };
-    assert_eq!(reached("limits 0 "), 4);
-    assert!((1..=4).contains(&reached("hits 1 ")), "{text}");
+    assert_eq!(recorded(&kit, "limits 0 "), Some(4));
+    let hits = recorded(&kit, "hits 1 ");
+    assert!(hits.is_some_and(|end| (1..=4).contains(&end)), "{hits:?}");
+}
+
+/// The end that the file of the ends has, if any.
+fn recorded(kit: &Kit, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(layout::ends(&kit.config.dir)).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.map(|end| end.parse().expect("a number"))
+}
+
+#[test]
+fn appends_do_not_wait_until_an_end_is_recorded() {
+    let disk = FaultyDisk::default();
+    let kit = kit_on(&disk);
+    let now = Timestamp::from_millis(1_000);
+    let opened = Core::open(kit.config.clone(), Arc::clone(&kit.disk), None, now);
+    let mut core = opened.expect("opens").0;
+    disk.set(Faults {
+        slow: true,
+        ..Faults::default()
+    });
+    let hits = [(Stream::Hits, 0), (Stream::Hits, 1)];
+    for turn in 1..=5 {
+        append(&mut core, turn * 1_000, &hits);
+    }
+    assert_eq!(recorded(&kit, "hits 0 "), None, "it was waited for");
+    // What runs ends before the file is written for the last time: it would replace that.
+    core.close().expect("closes");
+    let ends = ["hits 0 ", "hits 1 "].map(|name| recorded(&kit, name));
+    assert_eq!(ends, [Some(5); 2]);
+}
+
+#[test]
+fn an_end_that_may_not_be_durable_is_never_recorded() {
+    let disk = FaultyDisk::default();
+    let kit = kit_on(&disk);
+    let now = Timestamp::from_millis(1_000);
+    let opened = Core::open(kit.config.clone(), Arc::clone(&kit.disk), None, now);
+    let mut core = opened.expect("opens").0;
+    append(&mut core, 1_500, &[(Stream::Hits, 0)]);
+    disk.set(Faults {
+        sync: true,
+        ..Faults::default()
+    });
+    append(&mut core, 2_500, &[]);
+    disk.set(Faults::default());
+    append(&mut core, 3_500, &[(Stream::Hits, 1)]);
+    append(&mut core, 4_500, &[]);
+    core.close().expect("closes");
+    assert_eq!(recorded(&kit, "hits 0 "), None);
+    assert_eq!(recorded(&kit, "hits 1 "), Some(1));
 }
 
 #[test]
