@@ -12,17 +12,18 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tollgate_limits::{Limits, Resource};
+use tollgate_limits::Limits;
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::backtest_follow as follow;
+use super::backtest_limits::{self, Document};
 use super::backtest_progress::Progress;
 use super::backtest_remarks;
 use super::form_args::{FormArgs, Stamps};
 use super::logs::{self, LogArgs, RangeArgs, ThreadsArgs};
 use super::output::{Format, Output};
-use super::{Global, input_name, read_input};
+use super::{Global, input_name};
 use crate::exit::{Exit, Failure};
 use tollgate_replay::backtest::copies::CopiesLeftOut;
 use tollgate_replay::backtest::html;
@@ -152,7 +153,7 @@ pub fn run(global: &Global, args: &BacktestArgs) -> Result<Exit, Failure> {
     let range = args.range.range()?;
     let reading = reading(global, args, &range)?;
     let source = RecordingSource::of(global, args)?;
-    let limits = limits(global, args)?;
+    let limits = backtest_limits::documents(global, args, source.log())?;
     if let (true, RecordingSource::Log(log)) = (args.follow, &source) {
         return follow::follow(global, args, &**log, range, &reading, &limits);
     }
@@ -165,8 +166,8 @@ pub fn run(global: &Global, args: &BacktestArgs) -> Result<Exit, Failure> {
     let keys = args.log.keys()?;
     let copies = CopiesLeftOut::new(limits.iter().map(|document| &document.limits));
     let (recording, seen) = source.read(&reading, (&range, &keys, copies), &progress)?;
-    expect_configured(&recording, &limits, &reading)?;
-    backtest_remarks::print(&recording, &limits);
+    backtest_limits::expect_configured(&recording, &limits, &reading)?;
+    backtest_remarks::print(&recording, &limits, &reading);
     let played = play(&recording, &limits, &args.threads, &progress)?;
     let suggestions = suggestions(args, &recording, &limits, &progress)?;
     let inputs = Inputs::new(source.names(), &recording, seen, reading.order);
@@ -186,7 +187,7 @@ pub fn run(global: &Global, args: &BacktestArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn usage(text: impl std::fmt::Display) -> Failure {
+pub(super) fn usage(text: impl std::fmt::Display) -> Failure {
     Failure::Usage(format!("backtest: {text}"))
 }
 
@@ -274,6 +275,13 @@ impl RecordingSource {
         }
     }
 
+    fn log(&self) -> Option<&dyn source::Source> {
+        match self {
+            Self::Files(_) => None,
+            Self::Log(log) => Some(&**log),
+        }
+    }
+
     fn names(&self) -> Vec<String> {
         match self {
             Self::Files(inputs) => inputs.iter().map(|input| input.name.clone()).collect(),
@@ -299,70 +307,6 @@ impl RecordingSource {
             },
         }
     }
-}
-
-/// A limits document, with its name.
-pub(super) struct Document {
-    pub(super) name: String,
-    pub(super) limits: Limits,
-}
-
-/// Reads the limits. For a log, domains are renamed as in the log; files have plain names.
-fn limits(global: &Global, args: &BacktestArgs) -> Result<Vec<Document>, Failure> {
-    if args.limits.is_empty() {
-        return Err(usage("expected --limits FILE"));
-    }
-    let document = |path: &PathBuf| {
-        let name = input_name(path);
-        let text = match args.log.is_named() {
-            true => global.document(read_input(path)?, &name)?,
-            false => read_input(path)?,
-        };
-        match Limits::parse(&text) {
-            Ok(limits) => Ok(Document { name, limits }),
-            Err(faults) => Err(Failure::Data(faults.in_file(&name).to_string())),
-        }
-    };
-    args.limits.iter().map(document).collect()
-}
-
-/// Refuses a recording of which nothing is limited: usually a name is misspelt.
-fn expect_configured(
-    recording: &Recording,
-    limits: &[Document],
-    reading: &RowReading,
-) -> Result<(), Failure> {
-    let names = recording.pairs.resources();
-    if names.len() == 0 {
-        return Err(Failure::Data(
-            "no call to play: no readable row matches --resource, --domain, --from and --to"
-                .to_owned(),
-        ));
-    }
-    for document in limits {
-        let limits = &document.limits;
-        if names.clone().any(|name| limits.rate(name).is_some()) {
-            continue;
-        }
-        let recorded = names.clone().next().unwrap_or(&reading.resource);
-        let known: Vec<&str> = limits.rates().map(|rate| rate.name()).collect();
-        if known.is_empty() {
-            return Err(Failure::Data(format!(
-                "{}: no limits on rates, which are what a backtest plays; copies are not played",
-                document.name
-            )));
-        }
-        let also = match limits.resource(recorded) {
-            Some(Resource::Copies(_)) => " (it is limited in copies)",
-            _ => "",
-        };
-        return Err(Failure::Data(format!(
-            "{}: no limits on the rate of {recorded:?}{also}, nor of any other recorded resource, expected one of: {} (or --resource)",
-            document.name,
-            known.join(", ")
-        )));
-    }
-    Ok(())
 }
 
 /// Plays the recording against all documents, as many at once as there are threads.

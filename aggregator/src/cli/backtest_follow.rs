@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::Global;
-use super::backtest::{BacktestArgs, Document, log_failure};
+use super::backtest::{BacktestArgs, log_failure};
+use super::backtest_limits::Document;
 use super::interrupt::StopRequest;
 use super::output::Format;
 use crate::exit::{Exit, Failure};

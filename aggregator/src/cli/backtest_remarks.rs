@@ -3,25 +3,34 @@
 //! Knows the recording, the limits documents and the suggestions, not the other results.
 
 use tollgate_limits::{Mode, RateClass, RateResource};
-use tollgate_replay::backtest::read::Recording;
+use tollgate_replay::backtest::read::{Recording, RowReading};
 use tollgate_replay::backtest::suggest::Suggestion;
 use tollgate_replay::range::Utc;
 use tollgate_shared::escape::escaped;
+use tollgate_shared::networks::NetworkText;
 use tollgate_shared::time::Timestamp;
 
-use super::backtest::Document;
+use super::backtest_limits::Document;
 
 /// The tables of zones in documents end here.
 const ZONES_UNTIL: Timestamp = Timestamp::from_millis(2_840_140_800_000);
 
-/// Reports resources whose limits deny nobody in a fleet, and traffic from before or after the tables of zones.
-pub(super) fn print(recording: &Recording, documents: &[Document]) {
+/// Reports resources whose limits deny nobody in a fleet, limits that the domain played shares with others, and traffic
+/// from before or after the tables of zones.
+pub(super) fn print(recording: &Recording, documents: &[Document], reading: &RowReading) {
     for Document { name, limits } in documents {
         let recorded = recording.pairs.resources();
         let rates = recorded.filter_map(|of| Some((of, limits.rate(of)?)));
         let is_idle = |of: &str, rate: &RateResource| {
             rate.mode() != Mode::Enforced || limits.namespace_of(of).ignore_configured
         };
+        let shared = shared(rates.clone(), reading.only_domain.as_deref());
+        if !shared.is_empty() {
+            remark!(
+                "{name}: only calls of one domain are played, and it shares limits with others (global ones, or those of a network), so that more are refused than the report says: {}",
+                shared.join(", ")
+            );
+        }
         let idle = rates.filter(|(of, rate)| is_idle(of, rate));
         let idle: Vec<String> = idle.map(|(of, _)| escaped(of).to_string()).collect();
         if !idle.is_empty() {
@@ -33,6 +42,23 @@ pub(super) fn print(recording: &Recording, documents: &[Document]) {
         let extent = recording.tape.extent();
         print_unzoned(name, limits.classes(), (extent.first, extent.last));
     }
+}
+
+/// The resources of which a domain shares limits with other domains.
+fn shared<'a>(
+    rates: impl Iterator<Item = (&'a str, &'a RateResource)>,
+    domain: Option<&str>,
+) -> Vec<String> {
+    let Some(domain) = domain else {
+        return Vec::new();
+    };
+    let is_part = |rate: &RateResource| {
+        let mut text = NetworkText::default();
+        let addresses = rate.addresses();
+        addresses.is_some_and(|of| of.domain_of(domain, &mut text) != domain)
+    };
+    let shared = rates.filter(|(_, rate)| rate.global().is_some() || is_part(rate));
+    shared.map(|(of, _)| escaped(of).to_string()).collect()
 }
 
 /// Reports that instants are before or after the tables of the zones by which quotas count.

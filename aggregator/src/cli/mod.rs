@@ -9,6 +9,7 @@ pub mod amend;
 pub mod audit;
 pub mod backtest;
 mod backtest_follow;
+mod backtest_limits;
 mod backtest_progress;
 mod backtest_remarks;
 pub mod check;

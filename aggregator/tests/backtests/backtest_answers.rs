@@ -358,6 +358,29 @@ fn a_network_is_one_client_and_a_filter_changes_no_figures() {
 }
 
 #[test]
+fn a_report_says_that_the_only_domain_shares_limits_with_others() {
+    let limits = "[rate.\"http.requests\"]\nrate = \"6/s\"\n";
+    let dir = files(&[
+        ("alone.toml", limits),
+        ("global.toml", &(limits.to_owned() + "global = \"9/s\"\n")),
+        (
+            "networks.toml",
+            &(limits.to_owned() + "addresses = { v4 = 24, v6 = 64 }\n"),
+        ),
+        ("access.json", &neighbours()),
+    ]);
+    let says = |document: &str, domain: &[&str]| {
+        let args = [&["backtest", "access.json", "--limits", document], domain].concat();
+        let (code, _, stderr) = run(dir.path(), &args);
+        assert_eq!(code, 0, "{stderr}");
+        stderr.contains("shares limits with others")
+    };
+    let domain = ["--domain", "203.0.113.3"];
+    assert!(says("global.toml", &domain) && says("networks.toml", &domain));
+    assert!(!says("alone.toml", &domain) && !says("global.toml", &[]));
+}
+
+#[test]
 fn a_report_is_json_whatever_a_client_is_called() {
     let name = "tab\u{7f}\u{202e}\u{200d}evil\u{1b}[2J";
     let row = format!("{{\"t\":1763632800,\"domain\":{}}}\n", Value::from(name));

@@ -355,6 +355,59 @@ async fn records_of_a_later_build_are_reported() {
     assert!(err.contains("cut off at byte"), "{err}");
 }
 
+/// A push keeps the rows of single domains, so a backtest that asks what it would do has them as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_beside_the_logs_document_are_played_with_each_document() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let url = format!("http://{}", served.http);
+    let set = ["limits", "set", "api.search", "--domain", "acme"];
+    let more = ["--rate", "100/m", "--reason", "pays", "--url", &url];
+    let (code, out, err) = run(dir.path(), &[&set[..], &more].concat());
+    assert_eq!(code, 0, "{out}{err}");
+    let mut agent = Dealer::connect(served.agents, 7).await;
+    for domain in ["acme", "other"] {
+        agent.hit("api.search", domain, 40, PARTITIONS).await;
+    }
+    let of = |more: &[&str]| {
+        let args = ["--format", "json", "--journal", "tollgate-data"];
+        let args = [&["backtest", "--limits", "limits.toml"], &args[..], more].concat();
+        let (code, out, err) = run(dir.path(), &args);
+        assert_eq!(code, 0, "{err}");
+        let report: Value = serde_json::from_str(&out).expect("an object");
+        (report, err)
+    };
+    let (report, err) = of(&[]);
+    assert_eq!(report["results"][0]["granted"], 45, "{report}");
+    assert!(
+        err.contains("with 1 of the 1 rows that domains have"),
+        "{err}"
+    );
+    assert_eq!(report["inputs"]["rows"], 80, "{report}");
+    let (report, _) = of(&["--domain", "acme"]);
+    assert_eq!(report["results"][0]["granted"], 40, "{report}");
+    assert_eq!(report["inputs"]["passed_over"], 40, "{report}");
+    // A document without the resource has no place for them.
+    std::fs::write(
+        dir.path().join("limits.toml"),
+        LOOSE.replace("search", "find"),
+    )
+    .expect("written");
+    let args = [
+        "backtest",
+        "--limits",
+        "limits.toml",
+        "--journal",
+        "tollgate-data",
+    ];
+    let (code, err) = refused(dir.path(), &args);
+    assert!(
+        code == 65 && err.contains("removes its 1 row "),
+        "{code}: {err}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn live_traffic_is_played_as_it_comes() {
     let dir = directory(LIMITS);

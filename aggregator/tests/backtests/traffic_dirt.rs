@@ -58,6 +58,9 @@ fn a_cut_or_foreign_line_loses_no_other_line() {
         "TP/1.1\" 200 5 \"-\" \"curl\"\n".to_owned(),
         "2025/11/20 10:00:00 [error] 7#7: *1 open() failed, client: 192.0.2.1\n".to_owned(),
         "192.0.2.1 - - [20/Nov\n".to_owned(),
+        // Else Unix time, and an instant in another zone.
+        "192.0.2.1 - - [25\n".to_owned(),
+        "192.0.2.1 - - [20/Nov/2025:10:00:01\n".to_owned(),
         "192.0.2.1 - - [31/Feb/2025:10:00:00 +0000] \"GET /\" 200 5\n".to_owned(),
         "www.example.com:443 ".to_owned() + &line(1),
         long,
@@ -69,6 +72,22 @@ fn a_cut_or_foreign_line_loses_no_other_line() {
             "{dirt:.60}"
         );
     }
+}
+
+#[test]
+fn a_line_that_is_cut_within_an_address_is_no_other_client() {
+    let line = |second: u64| {
+        format!(
+            "http 2025-11-20T10:00:{second:02}.000000Z app/lb/1 203.0.113.7:2817 10.0.0.1:80 0.0 0.0 0.0 200 200 34 366 \
+             \"GET http://a.example:80/ HTTP/1.1\" \"curl\" - -\n"
+        )
+    };
+    let text = (0..4).map(line).collect::<String>() + &line(4)[..51];
+    assert!(text.ends_with(" 203.0.113"), "{text}");
+    assert_eq!(
+        seconds(text.as_bytes(), "203.0.113.7"),
+        (vec![0, 1, 2, 3], vec![5])
+    );
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl<'a> Calls<'a> {
 }
 
 /// Passes the calls of a batch to `each`, with their resources and domains; pair numbers are not known. Refused
-/// reservations of copies are left out. Returns the number of entries that calls were made of.
+/// reservations of copies are left out.
 ///
 /// # Errors
 ///
@@ -79,8 +79,7 @@ pub fn calls_of<E>(
     latest: Timestamp,
     copies: &mut CopiesLeftOut,
     each: &mut dyn FnMut(&str, &str, Call) -> Result<(), E>,
-) -> Result<u64, E> {
-    let mut entries = batch.hits().len() as u64;
+) -> Result<(), E> {
     for hit in batch.hits().iter() {
         let call = Call {
             at: hit.at.min(latest),
@@ -106,12 +105,11 @@ pub fn calls_of<E>(
         if copies.leaves_out(batch.resource(refused.resource), &refused) {
             continue;
         }
-        entries += 1;
         for call in spread(&refused, latest) {
             each(batch.resource(refused.resource), refused.domain, call)?;
         }
     }
-    Ok(entries)
+    Ok(())
 }
 
 /// Refused calls of which only the first and the last instant are known, as calls spread between them.

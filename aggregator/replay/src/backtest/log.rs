@@ -331,7 +331,8 @@ impl LogReader<'_> {
 
     fn batch(&mut self, batch: &HitBatch<'_>, latest: Timestamp) -> io::Result<()> {
         let copies = &mut self.copies;
-        let entries = calls_of(batch, latest, copies, &mut |resource, domain, call| {
+        calls_of(batch, latest, copies, &mut |resource, domain, call| {
+            self.counts.rows += call.calls();
             match call.kind {
                 CallKind::Refused => self.seen.refused_calls += call.calls(),
                 CallKind::LetThrough | CallKind::Estimate { .. } | CallKind::Charge => {
@@ -340,14 +341,12 @@ impl LogReader<'_> {
                 CallKind::Refund { .. } => {}
             }
             if !self.reading.takes(resource, domain) {
-                self.counts.passed_over += 1;
+                self.counts.passed_over += call.calls();
                 return Ok(());
             }
             let pair = self.pairs.number_of(resource, domain);
             self.recorder.push(Call { pair, ..call })
-        })?;
-        self.counts.rows += entries;
-        Ok(())
+        })
     }
 
     fn seen(&self) -> SeenAttempts {

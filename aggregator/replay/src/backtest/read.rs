@@ -78,7 +78,7 @@ pub struct Skipped {
 /// What was read.
 #[derive(Clone, Debug, Default)]
 pub struct ReadCounts {
-    /// Rows, including skipped ones.
+    /// Rows, including skipped ones; of a log: calls.
     pub rows: u64,
     /// Rows that could not be used.
     pub skipped: u64,

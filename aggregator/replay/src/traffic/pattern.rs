@@ -250,8 +250,7 @@ impl Pattern {
                 Piece::Field(_, slot) => {
                     let (from, end, passed) = self
                         .field(rest, pieces.peek().copied(), before)
-                        // The last field may end with its line.
-                        .or_else(|| (pieces.len() == 1).then_some((0, rest.len(), rest.len())))
+                        .or_else(|| self.ends_line(rest, pieces.clone(), *slot))
                         .ok_or(EXPECTED)?;
                     if let Some(slot) = slot {
                         found.slots[*slot] = &rest[from..end];
@@ -285,6 +284,22 @@ impl Pattern {
         }
         let end = until(rest, before == b'"')?;
         Some((0, end, end))
+    }
+
+    /// The last field may end with its line, unless the line is cut: within quotes, brackets, or an address with its port.
+    fn ends_line<'p>(
+        &self,
+        rest: &[u8],
+        mut behind: impl ExactSizeIterator<Item = &'p Piece>,
+        slot: Option<usize>,
+    ) -> Option<(usize, usize, usize)> {
+        let is_last = behind.len() == 1;
+        let is_open = match behind.next() {
+            Some(Piece::Text(text)) => text.first().is_some_and(|byte| b"\"'])}>".contains(byte)),
+            _ => false,
+        };
+        let lacks_port = self.with_port && slot == self.peer && !rest.contains(&b':');
+        (is_last && !is_open && !lacks_port).then_some((0, rest.len(), rest.len()))
     }
 
     /// The client that proxies name, and the peer.
