@@ -123,8 +123,12 @@ impl Limits {
 
     /// The least limit of any domain, as agents have to apply it; see [`as_near`]. With tiers it is 0, so that no
     /// call waits in an agent: a hit stamped before its pair's tier was entered counts nowhere, which happens to a
-    /// call that waited in one agent while another agent sent at once.
+    /// call that waited in one agent while another agent sent at once. It is 0 too where only single domains may call:
+    /// those of others are let through until their first is denied.
     fn least_of_any(&self, rate: &RateResource) -> Option<u64> {
+        if self.class(rate.default_class()).grants_nothing() {
+            return Some(0);
+        }
         let of_overrides = rate.override_classes();
         let all = std::iter::once(rate.default_class()).chain(of_overrides);
         let mut least = None;
@@ -414,6 +418,9 @@ mod tests {
             rate = "100/s"
             global = "1000/s"
             near = "5%"
+            [rate.listed]
+            tiers = []
+            domains.acme.rate = "100/s"
             [rate.never]
             rate = "100/s"
             near = "0%"
@@ -434,10 +441,11 @@ mod tests {
         assert_eq!(
             of("plain"),
             (Some(40), None),
-            "whoever is granted nothing is left out"
+            "a single domain that is granted nothing is left out"
         );
         assert_eq!(of("late"), (Some(25), Some(250)));
         assert_eq!(of("never"), (Some(0), None));
+        assert_eq!(of("listed"), (Some(0), None));
         assert_eq!(of("early"), (Some(100), None));
         assert_eq!(of("open"), (None, Some(70)));
     }

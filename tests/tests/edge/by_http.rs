@@ -151,11 +151,21 @@ fn names_that_terminals_obey(attacked: &mut Attacked) {
 
 fn amendments_without_end(attacked: &Attacked) {
     let before = attacked.metric("tollgate_amendments_refused_total ");
-    // Acts are counted before they are parsed, so unknown acts work here, and leave the log
-    // unchanged. Twenty a second are accepted, and a second's worth at once.
-    let nothing = act("nothing", json!({}));
+    // There is nothing to lift, so the log is unchanged. Twenty a second are accepted, and a second's worth at once; what
+    // is malformed, or a dry run, does not count.
+    let free = [
+        act("nothing", json!({})),
+        act("ban", json!({"domain": "acme", "dry_run": true})),
+    ];
+    for status in (0..60).map(|n| post(attacked, &free[n % 2], "").0) {
+        assert!([200, 400].contains(&status), "{status}");
+    }
+    let nothing = act("lift", json!({"resource": "api.day", "domain": "nobody"}));
     let statuses: Vec<u16> = (0..400).map(|_| post(attacked, &nothing, "").0).collect();
-    assert!(statuses.iter().all(|status| [400, 429].contains(status)));
+    assert!(
+        statuses.iter().all(|status| [422, 429].contains(status)),
+        "{statuses:?}"
+    );
     let too_many = statuses.iter().filter(|status| **status == 429).count() as u64;
     assert!(0 < too_many, "all 400 were taken");
     let refused = attacked.metric("tollgate_amendments_refused_total ") - before;

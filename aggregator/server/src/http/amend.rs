@@ -4,7 +4,7 @@
 //! {"act":"lift","resource":"api.search","domain":"acme","who":"ann","why":"a bug of ours"}
 //! 200 {"schema":"tollgate.amendment/1","version":18,…}     409 another version is in force
 //! 404 no such resource     422 there is nothing to do     503 not possible at the moment
-//! 429 more than 20 a second by one caller                 403 from a web page, or not allowed by the token's roles
+//! 429 more than 20 a second from one address              403 from a web page, or not allowed by the token's roles
 //! ```
 //!
 //! A ban whose end is not after this aggregator's wall clock is refused with 400: it would ban nobody. So is a ban, or
@@ -52,15 +52,6 @@ pub(super) async fn answer(
     if headers.contains_key(header::ORIGIN) {
         return fault(StatusCode::FORBIDDEN, "forbidden", "not from a page");
     }
-    if let Some(Extension(Caller(peer))) = caller
-        && let Err(wait) = shown.callers.asks(peer.ip())
-    {
-        HttpCounters::add(&shown.counters.amendments_refused);
-        let text = "more than 20 amendments a second; each stays in the log";
-        let answer = fault(StatusCode::TOO_MANY_REQUESTS, "too_many", text);
-        let seconds = wait.as_secs() + 1;
-        return ([(header::RETRY_AFTER, seconds)], answer).into_response();
-    }
     let proposal = match asked {
         Ok(Json(JsonObject(asked))) => {
             proposal(asked_by(asked, grant.as_deref())).and_then(|proposal| {
@@ -87,6 +78,16 @@ pub(super) async fn answer(
     {
         HttpCounters::add(&shown.counters.unauthorised);
         return fault(StatusCode::FORBIDDEN, "forbidden", why);
+    }
+    if !proposal.dry_run
+        && let Some(Extension(Caller(peer))) = caller
+        && let Err(wait) = shown.callers.asks(peer.ip())
+    {
+        HttpCounters::add(&shown.counters.amendments_refused);
+        let text = "more than 20 amendments a second from one address; each stays in the log";
+        let answer = fault(StatusCode::TOO_MANY_REQUESTS, "too_many", text);
+        let seconds = wait.as_secs() + 1;
+        return ([(header::RETRY_AFTER, seconds)], answer).into_response();
     }
     match shown.queries.ask(Query::Amend(Box::new(proposal))).await {
         Some(Reply::Amended(Ok(view))) => Json(view).into_response(),

@@ -49,7 +49,14 @@ pub(super) async fn answer(
         Ok(question) => question,
         Err(text) => return fault(StatusCode::BAD_REQUEST, text),
     };
-    let as_text = url.format.as_deref() == Some("text");
+    let as_text = match url.format.as_deref() {
+        None | Some("json") => false,
+        Some("text") => true,
+        Some(format) => {
+            let text = format!("format = {format:?}: expected json or text");
+            return fault(StatusCode::BAD_REQUEST, text);
+        }
+    };
     let Some(turn) = READING.turn().await else {
         return busy(&shown.counters);
     };

@@ -71,7 +71,7 @@ impl<S: Sync> FromRequestParts<S> for ListQuery {
 pub(super) struct DenialsUrl {
     resource: Option<String>,
     domain: Option<String>,
-    limit: Option<usize>,
+    limit: Option<String>,
     /// After this row: the `next` of the page before.
     after: Option<String>,
 }
@@ -81,7 +81,7 @@ pub(super) async fn denials(
     asked: ListQuery,
     UrlQuery(url): UrlQuery<DenialsUrl>,
 ) -> Response {
-    let limit = match rows(url.limit) {
+    let limit = match rows(url.limit.as_deref()) {
         Ok(limit) => limit,
         Err(text) => return fault(StatusCode::BAD_REQUEST, text),
     };
@@ -169,14 +169,18 @@ fn not_a_page(after: Option<&str>) -> Response {
 }
 
 /// The number of rows in an answer.
-fn rows(limit: Option<usize>) -> Result<usize, String> {
-    let limit = limit.unwrap_or(ROWS_DEFAULT);
-    match limit <= ROWS_MAX {
-        true => Ok(limit),
-        false => Err(format!(
-            "limit = {limit}: expected at most {ROWS_MAX}; further pages follow with `after`"
-        )),
-    }
+fn rows(limit: Option<&str>) -> Result<usize, String> {
+    let more = "; further pages follow with `after`";
+    number(limit, ROWS_DEFAULT, ROWS_MAX).map_err(|fault| fault + more)
+}
+
+/// The number that a request states, up to a maximum.
+fn number(limit: Option<&str>, default: usize, max: usize) -> Result<usize, String> {
+    let Some(limit) = limit else {
+        return Ok(default);
+    };
+    let number = limit.parse().ok().filter(|number| *number <= max);
+    number.ok_or_else(|| format!("limit = {limit:?}: expected a number of at most {max}"))
 }
 
 #[derive(Deserialize)]
@@ -187,7 +191,7 @@ pub(super) struct HoldsUrl {
     agent: Option<String>,
     group: Option<String>,
     state: Option<String>,
-    limit: Option<usize>,
+    limit: Option<String>,
     /// After this row: the `next` of the page before.
     after: Option<String>,
 }
@@ -197,7 +201,7 @@ pub(super) async fn holds(
     asked: ListQuery,
     UrlQuery(url): UrlQuery<HoldsUrl>,
 ) -> Response {
-    let limit = match rows(url.limit) {
+    let limit = match rows(url.limit.as_deref()) {
         Ok(limit) => limit,
         Err(text) => return fault(StatusCode::BAD_REQUEST, text),
     };
@@ -322,7 +326,7 @@ async fn pair(
 pub(super) struct TopUrl {
     by: Option<String>,
     resource: Option<String>,
-    limit: Option<usize>,
+    limit: Option<String>,
 }
 
 pub(super) async fn top(
@@ -330,11 +334,10 @@ pub(super) async fn top(
     asked: ListQuery,
     UrlQuery(url): UrlQuery<TopUrl>,
 ) -> Response {
-    let limit = url.limit.unwrap_or(TOP_DEFAULT);
-    if TOP_MAX < limit {
-        let text = format!("limit = {limit}: expected at most {TOP_MAX}");
-        return fault(StatusCode::BAD_REQUEST, text);
-    }
+    let limit = match number(url.limit.as_deref(), TOP_DEFAULT, TOP_MAX) {
+        Ok(limit) => limit,
+        Err(text) => return fault(StatusCode::BAD_REQUEST, text),
+    };
     let name = url.by.as_deref().unwrap_or(By::default().name());
     let Some(by) = By::ALL.into_iter().find(|by| by.name() == name) else {
         let text = format!("by = {name:?}: expected hits, refused or excess");

@@ -63,7 +63,11 @@ impl ActReader<'_> {
             "release" => self.release()?,
             "switch" => self.switch()?,
             "set" => self.set()?,
-            other => return Err(format!("act {other:?}: there is no such act")),
+            other => {
+                return Err(format!(
+                    "act {other:?}: expected lift, reset, refund, ban, unban, release, switch or set"
+                ));
+            }
         })
     }
 
@@ -287,7 +291,8 @@ mod tests {
         assert!(asked("ban", rate.clone()).is_err());
         assert!(asked("unban", rate).is_err());
         let fault = asked("refnd", hits(Some(3))).expect_err("misspelt");
-        assert_eq!(fault, "act \"refnd\": there is no such act");
+        let known = "expected lift, reset, refund, ban, unban, release, switch or set";
+        assert_eq!(fault, format!("act \"refnd\": {known}"));
         let switch = AmendRequest {
             namespace: Some("api".to_owned()),
             ..AmendRequest::default()
