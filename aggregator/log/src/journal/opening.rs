@@ -126,6 +126,8 @@ pub(super) fn open(
     let may_have_lost = last_stop == LastStop::PowerCut && left_ack == Ack::Written;
     let ends = read_ends(&**disk, dir, &description)?;
     let snapshots = Snapshots::beside(dir, Arc::clone(disk));
+    let unreadable = |(path, error)| OpenError::io(path)(error);
+    snapshots.check_readable().map_err(unreadable)?;
     let mut recovery = Recovery {
         disk,
         last_stop,

@@ -103,6 +103,31 @@ impl Snapshots {
         writer.file.sync()
     }
 
+    /// Checks that this process may read the directory and each snapshot. A partition whose snapshots are not seen is
+    /// ruled from what is left of the log, as if nothing had been used before.
+    ///
+    /// # Errors
+    ///
+    /// With the path of what cannot be read.
+    pub(super) fn check_readable(&self) -> Result<(), (PathBuf, io::Error)> {
+        let names = match self.disk.list(&self.dir) {
+            Ok(names) => names,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err((self.dir.clone(), error)),
+        };
+        for name in names.iter().filter(|name| read_name(name).is_some()) {
+            let file = self.dir.join(name);
+            match self.disk.open_for_reading(&file) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return Err((file, error));
+                }
+                // What is damaged is skipped when it is read.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Removes files that a process left half-written when it was killed: nothing would ever read them.
     pub fn remove_half_written(&self) {
         for name in self.disk.list(&self.dir).unwrap_or_default() {

@@ -16,6 +16,8 @@ pub(super) struct Faults {
     pub sync_dir: bool,
     pub truncate: bool,
     pub create: bool,
+    /// Paths that contain this cannot be read.
+    pub secret: Option<&'static str>,
     /// What syncs in the background does not end before somebody waits for it.
     pub slow: bool,
     /// How many more files can be removed.
@@ -60,6 +62,14 @@ impl FaultyDisk {
         }
     }
 
+    fn may_read(&self, path: &Path) -> io::Result<()> {
+        let secret = self.0.lock().expect("no panic").faults.secret;
+        match secret.is_some_and(|secret| path.to_string_lossy().contains(secret)) {
+            true => Err(io::ErrorKind::PermissionDenied.into()),
+            false => Ok(()),
+        }
+    }
+
     fn wrap(&self, file: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
         Box::new(FaultyFile {
             file,
@@ -73,6 +83,7 @@ impl Disk for FaultyDisk {
         OsDisk.create_dir(dir)
     }
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.may_read(dir)?;
         OsDisk.list(dir)
     }
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -97,6 +108,7 @@ impl Disk for FaultyDisk {
         Ok(self.wrap(OsDisk.open(path)?))
     }
     fn open_for_reading(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.may_read(path)?;
         self.0.lock().expect("no panic").counts.reads_opened += 1;
         OsDisk.open_for_reading(path)
     }

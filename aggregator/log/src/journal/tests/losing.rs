@@ -272,6 +272,28 @@ fn snapshot(kit: &Kit, upto: u64) -> Snapshots {
 }
 
 #[test]
+fn snapshots_that_may_not_be_read_are_no_absent_ones() {
+    let disk = FaultyDisk::default();
+    let kit = kit_on(&disk);
+    kit.open().close();
+    snapshot(&kit, 1);
+    for secret in ["snapshots", ".snap"] {
+        disk.set(Faults {
+            secret: Some(secret),
+            ..Faults::default()
+        });
+        let error = kit.try_open().map(|_| ()).expect_err("unreadable");
+        let text = error.to_string();
+        assert!(
+            text.contains(secret) && text.contains("permission denied"),
+            "{text}"
+        );
+    }
+    disk.set(Faults::default());
+    kit.leave_as_if_killed();
+}
+
+#[test]
 fn after_a_kill_the_log_reaches_its_snapshots() {
     let mut kit = closed();
     // Readers compare with the boot of this machine.
