@@ -25,6 +25,9 @@ pub struct AmendRequest {
     /// For a ban: its end; `None`: until it is lifted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until_us: Option<u64>,
+    /// For a ban, in place of its end: how long it lasts from now on, by the aggregator's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub for_us: Option<u64>,
     /// For holds: the agent's name. Without it, with a domain, copies staged for the domain are released as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,

@@ -171,10 +171,7 @@ pub fn refund(global: &Global, args: &RefundArgs) -> Result<Exit, Failure> {
 /// As [`ask`].
 pub fn ban(global: &Global, args: &BanArgs) -> Result<Exit, Failure> {
     let now = tollgate_log::clock::wall();
-    let until = args
-        .until
-        .or(args.lasts.map(|lasts| now.saturating_add(lasts)));
-    if let Some(until) = until.filter(|until| *until <= now) {
+    if let Some(until) = args.until.filter(|until| *until <= now) {
         return Err(Failure::Usage(format!(
             "the end of the ban is {}, expected an instant after now, {}",
             Utc(until),
@@ -182,7 +179,8 @@ pub fn ban(global: &Global, args: &BanArgs) -> Result<Exit, Failure> {
         )));
     }
     let act = AmendRequest {
-        until_us: until.map(Timestamp::as_micros),
+        until_us: args.until.map(Timestamp::as_micros),
+        for_us: args.lasts.map(Span::as_micros),
         ..args.banned.asked("ban")?
     };
     if let Some(domain) = act
@@ -223,8 +221,10 @@ pub fn namespaces(global: &Global, args: &NamespacesArgs) -> Result<Exit, Failur
     match &args.verb {
         None => list(global, url),
         Some(NamespaceVerb::Kill { namespace, word }) => {
+            // The second as well: else calls without limits could be refused, or be again, since an act replaces both.
             let act = AmendRequest {
                 ignore_configured: Some(true),
+                allow_unconfigured: Some(true),
                 ..switch(namespace)
             };
             ask(global, url, word, act)

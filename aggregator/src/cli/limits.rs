@@ -39,6 +39,9 @@ enum LimitsVerb {
     /// Lists the versions, the oldest first; the last one is in force
     List,
     /// Prints a version's document as it was pushed; with --journal DIR, of a journal, whose aggregator may be running
+    #[command(
+        after_help = "Of a journal:\n      --journal <DIR>  The journal's directory, in place of Kafka"
+    )]
     Show {
         /// The version [default: the one in force]
         version: Option<u64>,

@@ -1,15 +1,16 @@
 //! `tollgate limits import --url`: imports the rows of a file through an aggregator.
 //!
 //! ```text
-//! F: 2,000 rows ── POST /v1/amendments, as many as one body takes ── version 19 ── the next, expecting 19 ── ...
+//! F: 2,000 rows ── POST /v1/amendments, as many as one body takes ── version 19 ── the next part ── ...
 //! ```
 //!
 //! For a journal, which only its aggregator writes, and for callers without permissions on Kafka. All rows are checked
 //! against the limits in force before the first part is sent, so that a fault is named by its line and leaves nothing
-//! half done; the aggregator checks each part again. What stays true: rows are sent in their order, and each part
-//! expects the version that the previous one created.
+//! half done; the aggregator checks each part again. What stays true: rows are sent in their order, and if a version is
+//! expected, each part expects that of the part before it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::document_edit::TextEdit;
 use super::operator::{OperatorNote, asked, limits_in_force, report_all};
@@ -19,6 +20,9 @@ use tollgate_api::amend::{AmendRequest, AmendRow};
 
 /// Bytes of rows in one request: an aggregator accepts bodies of 64 KiB, which include the reason.
 const PART_BYTES_MAX: usize = 48 << 10;
+
+/// Below the twenty amendments a second that an aggregator takes from one address, which it counts if there are more.
+const PART_EVERY: Duration = Duration::from_millis(60);
 
 /// Asks an aggregator to set the rows of a file.
 ///
@@ -50,6 +54,9 @@ pub(super) fn import(
             rows: rows.clone(),
             ..AmendRequest::default()
         };
+        if 0 < done {
+            std::thread::sleep(PART_EVERY);
+        }
         let mut of_part = note.clone();
         of_part.expect_version = expected;
         let answer = asked(global, url, &of_part, request);
@@ -57,15 +64,14 @@ pub(super) fn import(
         let answer = answer.inspect_err(|_| {
             if 0 < done && !note.dry_run {
                 remark!(
-                    "tollgate: {done} of {count} parts are in force: run the same command again for the rest"
+                    "tollgate: {done} of {count} parts are in force: run the same command again, which sends all"
                 );
             }
         })?;
-        expected = if note.dry_run {
-            note.expect_version
-        } else {
-            Some(answer.version)
-        };
+        // Without a stated version, other acts may come between: each part is checked again.
+        if expected.is_some() && !note.dry_run {
+            expected = Some(answer.version);
+        }
         answers.push(answer);
     }
     report_all(global, &answers)

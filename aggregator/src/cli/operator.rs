@@ -113,6 +113,9 @@ pub fn report_all(global: &Global, answers: &[AmendmentView]) -> Result<Exit, Fa
     Ok(Exit::Done)
 }
 
+/// How often an act is sent again because another one came first.
+const CONFLICTS_MAX: u32 = 50;
+
 /// Sends an act.
 ///
 /// # Errors
@@ -140,6 +143,7 @@ pub fn asked(
     let url = format!("{url}/v1/amendments");
     let unavailable = reach::unavailable(&url);
     let body = serde_json::to_string(&asked).map_err(|error| Failure::Bug(error.to_string()))?;
+    let mut conflicts = 0;
     let (status, body) = loop {
         let request = opened.post("/v1/amendments");
         let mut response = request
@@ -155,6 +159,12 @@ pub fn asked(
             continue;
         }
         let body = response.body_mut().read_to_string().map_err(&unavailable)?;
+        // Another act came first, which is no matter to whoever expects no version.
+        if status == 409 && asked.expected_version.is_none() && conflicts < CONFLICTS_MAX {
+            conflicts += 1;
+            std::thread::sleep(Duration::from_millis(rand::random_range(5..50)));
+            continue;
+        }
         break (status, body);
     };
     if status != 200 {

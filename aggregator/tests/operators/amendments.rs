@@ -279,6 +279,8 @@ async fn a_killed_namespace_denies_nobody(world: &World) {
     world.fill("acme", 5).await;
     assert_eq!(world.audit()["equal"], true);
     world.done("namespaces kill api");
+    let switches = &world.served.json("/v1/limits")["switches"];
+    assert_eq!(switches[0]["allow_unconfigured"], true, "{switches}");
     let of_api = |denial: &Value| denial["resource"] != "sandbox";
     until("nobody is denied", || {
         !world.denials(&[]).iter().any(of_api)

@@ -167,6 +167,42 @@ fn a_row_of_a_pattern_is_set_and_removed() {
     }
 }
 
+/// Who expects no version is not refused because another act came first.
+#[test]
+fn an_import_and_bans_at_once_all_come_into_force() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let mut csv = "resource,domain,rate\n".to_owned();
+    for n in 0..4_000 {
+        let _ = writeln!(csv, "api.search,tenant-{n},9/s");
+    }
+    std::fs::write(dir.path().join("rows.csv"), csv).expect("written");
+    let url = format!("http://{}", served.http);
+    let more = ["--reason", "x", "--url", &url];
+    let names: Vec<String> = (0..6).map(|n| format!("bad-{n}")).collect();
+    let mut all = vec![vec!["limits", "import", "rows.csv"]];
+    all.extend(
+        names
+            .iter()
+            .map(|name| vec!["ban", "--everywhere", name, "--for", "1h"]),
+    );
+    std::thread::scope(|scope| {
+        let path = dir.path();
+        let mut running = Vec::new();
+        for args in &all {
+            let args = [&args[..], &more].concat();
+            running.push(scope.spawn(move || run(path, &args)));
+        }
+        for (args, one) in all.iter().zip(running) {
+            let (code, _, stderr) = one.join().expect("it runs");
+            assert_eq!(code, 0, "{args:?}: {stderr}");
+        }
+    });
+    assert_eq!(served.json("/v1/limits")["rows"], 4_000);
+    assert_eq!(served.metric("tollgate_amendments_refused_total"), 0.0);
+}
+
 /// What a journal has in force is read beside its aggregator, and taken to another log.
 #[test]
 fn document_and_rows_of_a_journal_are_written_to_files() {

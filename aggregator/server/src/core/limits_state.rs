@@ -426,7 +426,7 @@ impl LimitsState {
     }
 }
 
-/// Logs the resources of which a document forgets usage. (An amendment sets limits of a few domains, which its
+/// Logs the resources of which a document removes the rows of single domains, or forgets usage. (An amendment sets limits of a few domains, which its
 /// author knows.) No partition can say at once how many pairs are affected, since a pair is known by a hash of its
 /// names. The line gives the upper bound: all pairs that this aggregator knows. Each affected pair is counted by
 /// its resource once it comes under the version: `tollgate_resource_pairs_forgotten_total`.
@@ -436,6 +436,9 @@ fn log_resets(before: Option<&Limits>, entered: &Entered, pairs_max: impl Fn() -
     };
     if version.made.is_some() {
         return;
+    }
+    for dropped in version.limits.rows_dropped_of(before) {
+        tracing::warn!(version = version.number, "{dropped}");
     }
     let (lines, omitted) = forgotten_by_documents(before, &version.limits);
     let pairs_max = if lines.is_empty() { 0 } else { pairs_max() };

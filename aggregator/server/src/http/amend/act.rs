@@ -10,8 +10,9 @@
 use std::ops::Deref;
 
 use tollgate_api::amend::{AmendRequest, AmendRow};
+use tollgate_log::clock::wall;
 use tollgate_shared::names::admit_domain;
-use tollgate_shared::time::Timestamp;
+use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::set_rows::{ROWS_MAX, SetRow};
 
@@ -54,7 +55,7 @@ impl ActReader<'_> {
             "ban" => Act::Ban {
                 resource: self.resource().ok(),
                 domain: self.domain()?,
-                until: self.until_us.map_or(Timestamp::MAX, Timestamp::from_micros),
+                until: self.end_of_ban()?,
             },
             "unban" => Act::Unban {
                 resource: self.resource().ok(),
@@ -71,12 +72,23 @@ impl ActReader<'_> {
         })
     }
 
+    /// When a ban ends. A caller that states how long it lasts need not have the right time.
+    fn end_of_ban(&self) -> Result<Timestamp, String> {
+        match (self.until_us, self.for_us) {
+            (None, None) => Ok(Timestamp::MAX),
+            (Some(until_us), None) => Ok(Timestamp::from_micros(until_us)),
+            (None, Some(0)) => Err("ban: for_us = 0: expected at least 1".to_owned()),
+            (None, Some(for_us)) => Ok(wall().saturating_add(Span::from_micros(for_us))),
+            (Some(_), Some(_)) => Err("ban: expected until_us or for_us, not both".to_owned()),
+        }
+    }
+
     /// A field that the act does not have. Ignoring it would report as done what nobody asked for.
     fn foreign(&self) -> Option<&'static str> {
         const PAIR: &[&str] = &["resource", "domain"];
         let own: &[&str] = match self.act.as_str() {
             "refund" => &["hits"],
-            "ban" => &["until_us"],
+            "ban" => &["until_us", "for_us"],
             "release" => &["agent", "epoch", "number", "transfer"],
             "switch" => &["namespace", "ignore_configured", "allow_unconfigured"],
             "set" => &["rate", "hard", "limit", "remove", "rows"],
@@ -90,6 +102,7 @@ impl ActReader<'_> {
             ("domain", self.domain.is_some()),
             ("hits", self.hits.is_some()),
             ("until_us", self.until_us.is_some()),
+            ("for_us", self.for_us.is_some()),
             ("agent", self.agent.is_some()),
             ("epoch", self.epoch.is_some()),
             ("number", self.number.is_some()),
@@ -293,6 +306,18 @@ mod tests {
         let fault = asked("refnd", hits(Some(3))).expect_err("misspelt");
         let known = "expected lift, reset, refund, ban, unban, release, switch or set";
         assert_eq!(fault, format!("act \"refnd\": {known}"));
+        let lasts = |until_us| AmendRequest {
+            for_us: Some(60_000_000),
+            until_us,
+            ..AmendRequest::default()
+        };
+        let Ok(Act::Ban { until, .. }) = asked("ban", lasts(None)) else {
+            panic!("a ban of a minute");
+        };
+        let left = until.since(wall());
+        assert!(left <= Span::from_secs(60) && Span::from_secs(50) < left);
+        assert!(asked("ban", lasts(Some(9))).is_err());
+        assert!(asked("lift", lasts(None)).is_err());
         let switch = AmendRequest {
             namespace: Some("api".to_owned()),
             ..AmendRequest::default()
