@@ -128,6 +128,11 @@ impl LimitsBook {
         self.versions.get(&number)
     }
 
+    /// All versions, ascending.
+    pub fn versions(&self) -> impl DoubleEndedIterator<Item = &Arc<Version>> {
+        self.versions.values()
+    }
+
     /// The first version above a number.
     pub fn after(&self, number: u64) -> Option<&Arc<Version>> {
         let above = (Bound::Excluded(number), Bound::Unbounded);

@@ -30,6 +30,7 @@ pub mod view;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use tollgate_limits::Limits;
 use tollgate_limits::versions::LimitsBook;
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::log_position::Code;
@@ -41,11 +42,12 @@ use tollgate_shared::wire::statement::{Scope, Statement};
 
 use crate::range::{Point, Range};
 use crate::replay::{Replay, ReplayError};
-use crate::source::{ReadStep, Source, SourceError, limits_of};
+use crate::source::{ReadStep, Source, SourceError, limits_at, limits_of};
 use crate::start;
 use crate::tags;
 use crate::work::{Model, Progress, Task, Work};
 use follow::{FollowUntil, PairFollow};
+use history::denial_of;
 use tollgate_log::{Delivered, Stream};
 pub use view::Explanation;
 
@@ -92,64 +94,90 @@ pub fn explain(
     question: &Question,
     keys: &Keyring,
 ) -> Result<Explanation, ExplainError> {
-    let asked = match question {
-        Question::Code(code) => pair_of(source, *code)?,
+    let book = limits_of(source)?;
+    let (asked, earlier) = match question {
+        Question::Code(code) => (pair_of(source, *code, &book)?, Vec::new()),
         Question::Pair {
             resource,
             domain,
             at,
-        } => AskedPair {
-            resource: resource.clone(),
-            domain: domain.clone(),
-            until: match at {
-                Some(at) => FollowUntil::Instant(*at),
-                None => FollowUntil::End,
-            },
-            code: None,
-        },
+        } => pair_at(source, (resource, domain.as_deref()), *at, &book)?,
     };
-    let book = limits_of(source)?;
-    let explanation = explanation_of(source, asked, keys, &book)?;
+    let explanation = explanation_of(source, asked, &earlier, keys)?;
     Ok(Explanation {
         unchecked_keys: tags::unchecked(keys, &book),
         ..explanation
     })
 }
 
+/// The question about a pair under the limits of the instant; without one, under the latest, with the other domains as
+/// which earlier versions limited the pair.
+fn pair_at(
+    source: &dyn Source,
+    (resource, domain): (&str, Option<&str>),
+    at: Option<Timestamp>,
+    book: &LimitsBook,
+) -> Result<(AskedPair, Vec<String>), ExplainError> {
+    let until = at.map_or(FollowUntil::End, FollowUntil::Instant);
+    let version = match at {
+        Some(at) => limits_at(source, at)?.latest().cloned(),
+        None => book.latest().cloned(),
+    };
+    let limits = version.as_ref().map(|version| &*version.limits);
+    let limited = domain.map(|domain| limited_as(limits, resource, domain));
+    let mut earlier: Vec<String> = Vec::new();
+    if let (None, Some(domain), Some(limited)) = (at, domain, &limited) {
+        for version in book.versions().rev() {
+            let name = limited_as(Some(&version.limits), resource, domain);
+            if name != *limited && !earlier.contains(&name) {
+                earlier.push(name);
+            }
+        }
+    }
+    let asked = AskedPair {
+        resource: resource.to_owned(),
+        domain: limited,
+        until,
+        code: None,
+        of_copies: limits.is_some_and(|limits| limits.copies(resource).is_some()),
+    };
+    Ok((asked, earlier))
+}
+
+/// The pair of an address is that of the network as which the address is limited.
+fn limited_as(limits: Option<&Limits>, resource: &str, domain: &str) -> String {
+    let rate = limits.and_then(|limits| limits.rate(resource));
+    let network = rate.and_then(|rate| rate.limited_as(domain).ok());
+    network.map_or_else(|| domain.to_owned(), Cow::into_owned)
+}
+
+/// Explains a question; if nothing denied its domain, the same about the domains in `earlier`, and about everybody.
 fn explanation_of(
     source: &dyn Source,
-    mut asked: AskedPair,
+    asked: AskedPair,
+    earlier: &[String],
     keys: &Keyring,
-    book: &LimitsBook,
 ) -> Result<Explanation, ExplainError> {
-    if let Some(version) = book.latest()
-        && version.limits.copies(&asked.resource).is_some()
-    {
+    if asked.of_copies {
         return copies::explain(source, &asked, keys);
-    }
-    // The pair of an address is that of the network as which the address is limited.
-    let rate = book
-        .latest()
-        .and_then(|version| version.limits.rate(&asked.resource));
-    if let (Some(rate), Some(domain)) = (rate, &asked.domain)
-        && let Ok(Cow::Owned(network)) = rate.limited_as(domain)
-    {
-        asked.domain = Some(network);
     }
     let Some(domain) = asked.domain.clone().filter(|domain| domain != EVERYBODY) else {
         return everybody::explain(source, &asked, keys);
     };
-    let partition = match asked.code {
-        Some(code) => code.partition,
-        None => partition_of_pair(&asked.resource, &domain, source.partitions()),
-    };
-    let mut follow = PairFollow::new(
-        begin(source, partition, keys, &asked)?,
-        &asked.resource,
-        &domain,
-    );
-    follow.run(source, asked.until)?;
-    let mut explanation = answer::of(source, &asked, partition, follow)?;
+    let mut explanation = of_domain(source, &asked, &domain, keys)?;
+    let mut earlier = earlier.iter();
+    while !explanation.denied
+        && let Some(domain) = earlier.next()
+    {
+        let asked = AskedPair {
+            domain: Some(domain.clone()),
+            ..asked.clone()
+        };
+        let found = of_domain(source, &asked, domain, keys)?;
+        if found.denied {
+            explanation = found;
+        }
+    }
     if explanation.denied || asked.code.is_some() {
         return Ok(explanation);
     }
@@ -170,6 +198,23 @@ fn explanation_of(
     }
 }
 
+/// Explains what denied a domain by its own limits, or that nothing did.
+fn of_domain(
+    source: &dyn Source,
+    asked: &AskedPair,
+    domain: &str,
+    keys: &Keyring,
+) -> Result<Explanation, ExplainError> {
+    let partition = match asked.code {
+        Some(code) => code.partition,
+        None => partition_of_pair(&asked.resource, domain, source.partitions()),
+    };
+    let begun = begin(source, partition, keys, asked)?;
+    let mut follow = PairFollow::new(begun, &asked.resource, domain);
+    follow.run(source, asked.until)?;
+    answer::of(source, asked, partition, follow)
+}
+
 /// A question with the pair's names known.
 #[derive(Clone, Debug)]
 pub(crate) struct AskedPair {
@@ -178,6 +223,9 @@ pub(crate) struct AskedPair {
     pub domain: Option<String>,
     pub until: FollowUntil,
     pub code: Option<Code>,
+    /// Whether copies of the resource are limited, and not its rate: by the limits under which the denial was stated, or
+    /// that were in force at the instant.
+    pub of_copies: bool,
 }
 
 /// The beginning of a replay, with the next offset.
@@ -242,7 +290,7 @@ fn begin(
 const LOOK_BACK: tollgate_shared::time::Span = tollgate_shared::time::Span::from_secs(900);
 
 /// The pair that a code is about.
-fn pair_of(source: &dyn Source, code: Code) -> Result<AskedPair, ExplainError> {
+fn pair_of(source: &dyn Source, code: Code, book: &LimitsBook) -> Result<AskedPair, ExplainError> {
     let none = |why: &str| ExplainError::NotThere(format!("{code}: {why}"));
     if source.partitions() <= code.partition {
         return Err(none("the log has no such partition"));
@@ -255,6 +303,11 @@ fn pair_of(source: &dyn Source, code: Code) -> Result<AskedPair, ExplainError> {
         domain: domain.map(str::to_owned),
         until: FollowUntil::Position((offset, code.position.entry)),
         code: Some(code),
+        of_copies: false,
+    };
+    let of_copies = |resource: &str| AskedPair {
+        of_copies: true,
+        ..asked(resource, None)
     };
     match Record::decode(&record.bytes) {
         Ok(Record::Hits(batch)) => {
@@ -265,13 +318,13 @@ fn pair_of(source: &dyn Source, code: Code) -> Result<AskedPair, ExplainError> {
         Ok(Record::Totals(totals)) => Ok(asked(totals.resource, None)),
         Ok(Record::Holds(batch)) => {
             if let Some(op) = batch.ops().nth(code.position.entry as usize) {
-                return Ok(asked(batch.resource(op.resource), None));
+                return Ok(of_copies(batch.resource(op.resource)));
             }
             // An aggregator states bans behind the last operation of the batch whose sender they
             // deny.
             let stated = announced_at(source, code)?;
             let stated = stated.ok_or_else(|| none("the batch there has no such operation"))?;
-            Ok(asked(&stated.resource, None))
+            Ok(of_copies(&stated.resource))
         }
         // New limits and generations state denials again; only the statement names the pair.
         _ => {
@@ -281,7 +334,13 @@ fn pair_of(source: &dyn Source, code: Code) -> Result<AskedPair, ExplainError> {
                 Scope::Pair(domain) => Some(&**domain),
                 Scope::Resource | Scope::Group(_) => None,
             };
-            Ok(asked(&stated.resource, domain))
+            let asked = asked(&stated.resource, domain);
+            let stated_by = denial_of(&stated.statement).and_then(|of| book.get(of.version));
+            let version = stated_by.or_else(|| book.latest());
+            Ok(AskedPair {
+                of_copies: version.is_some_and(|of| of.limits.copies(&asked.resource).is_some()),
+                ..asked
+            })
         }
     }
 }

@@ -167,12 +167,21 @@ pub fn nothing_in(source: &dyn Source, range: &Range) -> String {
 ///
 /// If the log cannot be read.
 pub fn limits_of(source: &dyn Source) -> Result<LimitsBook, SourceError> {
+    limits_at(source, Timestamp::MAX)
+}
+
+/// All limits versions that a log had at an instant of append time.
+///
+/// # Errors
+///
+/// If the log cannot be read.
+pub(crate) fn limits_at(source: &dyn Source, at: Timestamp) -> Result<LimitsBook, SourceError> {
     let mut book = LimitsBook::default();
     let mut cursor = source.open(Stream::Limits, 0, 0)?;
     loop {
         match cursor.read()? {
             ReadStep::Records(records) => {
-                for record in &records {
+                for record in records.iter().filter(|record| record.appended <= at) {
                     // Every aggregator refuses a version that cannot be read.
                     let _ = book.read(record.offset, record.appended, &record.bytes);
                 }

@@ -1,0 +1,227 @@
+//! A log in memory, of one partition, which a test writes record by record.
+//!
+//! An engine rules each record, so that the log has the decision records that an aggregator would write. Knows nothing of
+//! questions. Every instant is stated in milliseconds after [`ORIGIN`].
+
+use tollgate_engine::engine::{Engine, Rulings};
+use tollgate_limits::versions::LimitsBook;
+use tollgate_log::{Delivered, Stream};
+use tollgate_replay::explain::{ExplainError, Explanation, Question, explain};
+use tollgate_replay::source::{Cursor, ReadStep, Source, SourceError};
+use tollgate_shared::keyring::Keyring;
+use tollgate_shared::log_position::{Code, LogId, LogPosition};
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::denial::Announced;
+use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
+use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
+use tollgate_shared::wire::limits_document::LimitsDocument;
+use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen};
+
+const LOG: LogId = LogId {
+    generation: 1,
+    random: 5,
+};
+
+/// 2026-11-26T12:00:00Z.
+pub const ORIGIN: Timestamp = Timestamp::from_micros(1_795_694_400_000_000);
+
+/// An instant.
+pub fn at(ms: u64) -> Timestamp {
+    ORIGIN.saturating_add(Span::from_millis(ms))
+}
+
+/// The log.
+pub struct MemoryLog {
+    engine: Engine,
+    book: LimitsBook,
+    limits: Vec<Delivered>,
+    hits: Vec<Delivered>,
+    denials: Vec<Delivered>,
+    sequence: u64,
+}
+
+impl MemoryLog {
+    /// A log with its identity, and with limits from the origin on.
+    pub fn new(document: &str) -> Self {
+        let mut log = Self {
+            engine: Engine::new(0, 1),
+            book: LimitsBook::default(),
+            limits: Vec::new(),
+            hits: Vec::new(),
+            denials: Vec::new(),
+            sequence: 0,
+        };
+        let identity = RecordPen::new(&MacKey::UNPROTECTED, 0).genesis(LOG);
+        push(&mut log.limits, 0, identity.clone());
+        log.apply(0, identity);
+        log.document(0, document);
+        log
+    }
+
+    /// New limits.
+    pub fn document(&mut self, ms: u64, text: &str) {
+        let mut writer = Writer::new();
+        LimitsDocument {
+            push: u128::from(ms),
+            expected: self.book.latest_number(),
+            who: "ann",
+            why: "a test",
+            at: at(ms),
+            text,
+        }
+        .encode(&mut writer);
+        self.version(ms, writer.as_slice().to_vec());
+    }
+
+    fn version(&mut self, ms: u64, bytes: Vec<u8>) {
+        push(&mut self.limits, ms, bytes);
+        let added = self.limits.last().expect("a record");
+        self.book
+            .read(added.offset, added.appended, &added.bytes)
+            .expect("a record of limits");
+        let latest = self.book.latest().expect("a version");
+        assert_eq!(latest.number, added.offset, "the version is void");
+        let activation = LimitsActivation {
+            version: latest.number,
+            digest: latest.digest,
+        };
+        let pen = RecordPen::new(&MacKey::UNPROTECTED, 0);
+        self.apply(ms, pen.limits_activation(&activation));
+    }
+
+    /// Hits that were let through, one call. Returns the code of what it may have caused.
+    pub fn hits(&mut self, ms: u64, agent: &str, (resource, domain): (&str, &str), n: u32) -> Code {
+        self.hit(ms, agent, resource, Hit::one(0, domain, at(ms), n))
+    }
+
+    /// One entry.
+    pub fn hit(&mut self, ms: u64, agent: &str, resource: &str, hit: Hit<'_>) -> Code {
+        self.sequence += 1;
+        let mut writer = Writer::new();
+        write_hits(
+            &mut writer,
+            &sender(agent, ms, self.sequence),
+            &[resource],
+            [hit].into_iter(),
+            [].into_iter(),
+        );
+        self.apply(ms, writer.as_slice().to_vec())
+    }
+
+    /// An agent takes copies.
+    pub fn hold(&mut self, ms: u64, (resource, domain): (&str, &str), copies: u32) -> Code {
+        self.sequence += 1;
+        let op = HoldOp {
+            resource: 0,
+            number: self.sequence,
+            at: at(ms),
+            action: HoldAction::Hold { domain, copies },
+        };
+        let mut writer = Writer::new();
+        let sender = sender("holder", ms, self.sequence);
+        write_holds(&mut writer, &sender, &[resource], [op].into_iter());
+        self.apply(ms, writer.as_slice().to_vec())
+    }
+
+    /// Appends a record and what is announced for it.
+    fn apply(&mut self, ms: u64, record: Vec<u8>) -> Code {
+        let offset = self.hits.len() as u64;
+        let mut rulings = Rulings::new();
+        let decoded = Record::decode(&record).expect("a record");
+        self.engine
+            .apply(offset, at(ms), &decoded, &self.book, &mut rulings);
+        assert_eq!(rulings.stopped(), None);
+        for stated in &rulings.statements {
+            let mut writer = Writer::new();
+            Announced {
+                log: LOG,
+                partition: 0,
+                resource: (&*stated.resource).into(),
+                statement: stated.statement.clone(),
+            }
+            .encode(&mut writer);
+            push(&mut self.denials, ms, writer.as_slice().to_vec());
+        }
+        push(&mut self.hits, ms, record);
+        let position = LogPosition {
+            offset,
+            entry: 0,
+            generation: LOG.generation,
+        };
+        Code::new(0, position)
+    }
+
+    /// Explains what denied a pair: at an instant, or last.
+    pub fn explained(&self, (resource, domain): (&str, &str), ms: Option<u64>) -> Explanation {
+        let question = Question::Pair {
+            resource: resource.to_owned(),
+            domain: Some(domain.to_owned()),
+            at: ms.map(at),
+        };
+        self.ask(&question).expect("an explanation")
+    }
+
+    /// Explains a code.
+    pub fn explained_code(&self, code: Code) -> Result<Explanation, ExplainError> {
+        self.ask(&Question::Code(code))
+    }
+
+    fn ask(&self, question: &Question) -> Result<Explanation, ExplainError> {
+        explain(self, question, &Keyring::default())
+    }
+}
+
+fn push(into: &mut Vec<Delivered>, ms: u64, bytes: Vec<u8>) {
+    into.push(Delivered {
+        offset: into.len() as u64,
+        appended: at(ms),
+        bytes: bytes.into(),
+    });
+}
+
+fn sender(agent: &str, ms: u64, sequence: u64) -> Sender<'_> {
+    Sender {
+        agent,
+        epoch: agent.len() as u128,
+        sequence,
+        sent: at(ms),
+    }
+}
+
+struct MemoryCursor(Vec<Delivered>);
+
+impl Cursor for MemoryCursor {
+    fn read(&mut self) -> Result<ReadStep, SourceError> {
+        Ok(match std::mem::take(&mut self.0) {
+            records if records.is_empty() => ReadStep::End,
+            records => ReadStep::Records(records),
+        })
+    }
+}
+
+impl Source for MemoryLog {
+    fn name(&self) -> String {
+        "memory".to_owned()
+    }
+
+    fn partitions(&self) -> u32 {
+        1
+    }
+
+    fn open(
+        &self,
+        stream: Stream,
+        _partition: u32,
+        from: u64,
+    ) -> Result<Box<dyn Cursor>, SourceError> {
+        let all = match stream {
+            Stream::Hits => &self.hits,
+            Stream::Denials => &self.denials,
+            _ => &self.limits,
+        };
+        let from = all.iter().filter(|of| from <= of.offset);
+        Ok(Box::new(MemoryCursor(from.cloned().collect())))
+    }
+}
