@@ -191,7 +191,7 @@ impl<'a> CopiesReading<'a> {
         while found.is_empty()
             && let Some(delivered) = self.next()?
         {
-            if matches!(self.asked.until, FollowUntil::Instant(at) if at < delivered.appended) {
+            if self.asked.until.is_before(delivered.appended) {
                 self.waiting.push_front(delivered);
                 break;
             }

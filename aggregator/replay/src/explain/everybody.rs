@@ -4,19 +4,21 @@
 //! the agents. Knows nothing of tiers: global limits have none.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use tollgate_engine::engine::TOO_OLD;
+use tollgate_limits::versions::{LimitsBook, Version};
 use tollgate_limits::{Limits, RateResource, print_span};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::record::{Record, Totals};
 use tollgate_shared::wire::statement::{Denial, Scope, Statement};
 
 use super::answer::{end_us, reason_of, version_view};
 use super::counts::window_of;
 use super::follow::FollowUntil;
-use super::history::{LATE, NumberedStatement, denial_of};
+use super::history::{LATE, NumberedStatement, denial_of, push};
 use super::numbers::{self, Unnumbered};
 use super::open::unruled;
 use super::view::{DenialView, Explanation, StatementView};
@@ -53,6 +55,62 @@ impl SourceStatement {
     fn numbered(&self) -> NumberedStatement<'_> {
         NumberedStatement(&self.statement, self.is_numbered)
     }
+
+    fn denial_view(&self, denial: &Denial, recorded: Option<Timestamp>) -> DenialView {
+        DenialView {
+            cause: denial.cause.to_string(),
+            tier: None,
+            limit: denial.limit,
+            window_us: denial.window.as_micros(),
+            since_us: self.since.as_micros(),
+            appended_us: self.appended.as_micros(),
+            recorded_us: recorded.map(Timestamp::as_micros),
+            until_us: end_us(denial.end),
+        }
+    }
+
+    fn view(&self, of: &Explanation, denial: &Denial) -> StatementView {
+        StatementView {
+            code: of.code.clone(),
+            at_us: self.since.as_micros(),
+            until_us: end_us(denial.end),
+            says: "denied",
+            cause: Some(denial.cause.to_string()),
+            refused_calls: 0,
+        }
+    }
+}
+
+/// What was read about everybody.
+struct FollowedTotals {
+    totals: VecDeque<CountedTotal>,
+    stated: Vec<SourceStatement>,
+    /// The newest instant of the totals.
+    now: Timestamp,
+    /// The limits in force at the instant that the question is about, or at the end; the first ones, if the instant is
+    /// before them.
+    version: Option<Arc<Version>>,
+}
+
+impl FollowedTotals {
+    /// Remembers a totals record.
+    fn count(&mut self, position: u64, record: &Totals<'_>) {
+        let granted = record.counted().map(|total| (total.at(), total.copies));
+        let granted: Vec<_> = granted.collect();
+        let newest = granted.iter().map(|(at, _)| *at).max();
+        self.now = self.now.max(newest.unwrap_or_default());
+        let total = CountedTotal {
+            position,
+            source: (record.source_partition, record.source_offset),
+            granted,
+        };
+        push(&mut self.totals, TOTALS_MAX, total);
+    }
+}
+
+/// The version that an engine has activated last.
+fn in_force(replay: &Replay) -> Option<Arc<Version>> {
+    replay.book().get(replay.engine().version()?).cloned()
 }
 
 /// Explains what denied everybody.
@@ -63,14 +121,14 @@ pub(super) fn explain(
 ) -> Result<Explanation, ExplainError> {
     let partition = partition_of_everybody(source, &asked.resource);
     let mut begun = begin(source, partition, keys, asked)?;
-    let (totals, mut stated) = follow(source, asked, &mut begun)?;
-    let unnumbered = stated.iter_mut().filter(|of| !of.is_numbered);
+    let mut followed = follow(source, asked, &mut begun)?;
+    let unnumbered = followed.stated.iter_mut().filter(|of| !of.is_numbered);
     let unnumbered = unnumbered.map(|of| Unnumbered {
         statement: &mut of.statement,
         is_numbered: &mut of.is_numbered,
     });
     numbers::find(source, (partition, &asked.resource), unnumbered)?;
-    answer(source, asked, partition, (&totals, &stated), &begun.replay)
+    answer(source, asked, partition, &followed, &begun.replay)
 }
 
 /// Reads the totals of the resource and the statements about everybody, until the answer is complete.
@@ -78,11 +136,15 @@ fn follow(
     source: &dyn Source,
     asked: &AskedPair,
     begun: &mut Begun,
-) -> Result<(VecDeque<CountedTotal>, Vec<SourceStatement>), ExplainError> {
+) -> Result<FollowedTotals, ExplainError> {
     let partition = begun.partition;
     let mut cursor = source.open(Stream::Hits, partition, begun.next)?;
-    let (mut totals, mut stated) = (VecDeque::new(), Vec::new());
-    let mut now = Timestamp::ZERO;
+    let mut followed = FollowedTotals {
+        totals: VecDeque::new(),
+        stated: Vec::new(),
+        now: Timestamp::ZERO,
+        version: in_force(&begun.replay),
+    };
     loop {
         let records = match cursor.read()? {
             ReadStep::Records(records) => records,
@@ -94,11 +156,11 @@ fn follow(
                 }
                 .into());
             }
-            ReadStep::End => return Ok((totals, stated)),
+            ReadStep::End => return Ok(followed),
         };
         for delivered in &records {
-            if is_over(asked.until, &stated, delivered.appended) {
-                return Ok((totals, stated));
+            if is_over(asked.until, &followed.stated, delivered.appended) {
+                return Ok(followed);
             }
             // Hits of domains do not affect the global limit directly.
             if matches!(Record::decode(&delivered.bytes), Ok(Record::Hits(_))) {
@@ -108,30 +170,20 @@ fn follow(
             if let RecordResult::Ruled(Record::Totals(record)) = &met
                 && record.resource == asked.resource
             {
-                let granted: Vec<_> = record
-                    .counted()
-                    .map(|total| (total.at(), total.copies))
-                    .collect();
-                let newest = granted.iter().map(|(at, _)| *at).max();
-                now = now.max(newest.unwrap_or_default());
-                if TOTALS_MAX <= totals.len() {
-                    totals.pop_front();
-                }
-                totals.push_back(CountedTotal {
-                    position: delivered.offset,
-                    source: (record.source_partition, record.source_offset),
-                    granted,
-                });
+                followed.count(delivered.offset, record);
             }
             let is_numbered = matches!(met, RecordResult::Ruled(Record::Totals(_)));
             let since = match is_numbered {
-                true => now,
+                true => followed.now,
                 // An operator's act, or other limits.
-                false => now.max(delivered.appended),
+                false => followed.now.max(delivered.appended),
             };
+            if !asked.until.is_before(delivered.appended) || followed.version.is_none() {
+                followed.version = in_force(&begun.replay);
+            }
             for ruled in &begun.replay.rulings().statements {
                 if *ruled.resource == *asked.resource && ruled.statement.scope == Scope::Resource {
-                    stated.push(SourceStatement {
+                    followed.stated.push(SourceStatement {
                         statement: ruled.statement.clone(),
                         is_numbered,
                         since,
@@ -158,9 +210,10 @@ fn answer(
     source: &dyn Source,
     asked: &AskedPair,
     partition: u32,
-    (totals, stated): (&VecDeque<CountedTotal>, &[SourceStatement]),
+    followed: &FollowedTotals,
     replay: &Replay,
 ) -> Result<Explanation, ExplainError> {
+    let FollowedTotals { totals, stated, .. } = followed;
     let found = match asked.until {
         FollowUntil::End => stated
             .iter()
@@ -187,7 +240,9 @@ fn answer(
             let text = format!("{code}: the log has no statement there");
             return Err(ExplainError::NotThere(text));
         }
-        let (reason, why) = why_open(replay, &asked.resource);
+        let version = followed.version.as_ref();
+        let limits = version.map_or_else(Arc::default, |version| Arc::clone(&version.limits));
+        let (reason, why) = why_open(replay.book(), &limits, &asked.resource);
         explanation.reason = reason;
         let name = escaped(&asked.resource);
         let text = format!("the use of {name} by all domains was not denied{why}");
@@ -199,24 +254,8 @@ fn answer(
     explanation.denied = true;
     explanation.reason = reason_of(denial.cause);
     explanation.code = stated.numbered().code(partition);
-    explanation.denial = Some(DenialView {
-        cause: denial.cause.to_string(),
-        tier: None,
-        limit: denial.limit,
-        window_us: denial.window.as_micros(),
-        since_us: stated.since.as_micros(),
-        appended_us: stated.appended.as_micros(),
-        recorded_us: recorded.map(Timestamp::as_micros),
-        until_us: end_us(denial.end),
-    });
-    explanation.statements = vec![StatementView {
-        code: explanation.code.clone(),
-        at_us: stated.since.as_micros(),
-        until_us: end_us(denial.end),
-        says: "denied",
-        cause: Some(denial.cause.to_string()),
-        refused_calls: 0,
-    }];
+    explanation.denial = Some(stated.denial_view(&denial, recorded));
+    explanation.statements = vec![stated.view(&explanation, &denial)];
     explanation.version = version_view(replay.book(), denial.version, &explanation);
     let hits = hits_of(source, totals, stated, denial.window)?;
     write_window(&mut explanation, stated, &denial, &hits);
@@ -225,10 +264,9 @@ fn answer(
 }
 
 /// Why all domains together were not denied, as far as the limits are the reason.
-fn why_open(replay: &Replay, resource: &str) -> (&'static str, String) {
-    let limits = replay.engine().limits();
+fn why_open(book: &LimitsBook, limits: &Limits, resource: &str) -> (&'static str, String) {
     let is_known = |limits: &Limits| limits.resource(resource).is_some();
-    let mut versions = replay.book().latest().into_iter();
+    let mut versions = book.latest().into_iter();
     if !is_known(limits) && !versions.any(|latest| is_known(&latest.limits)) {
         let text = ": no limits of a resource of that name are known, so this says nothing of its calls (a denial's code, as in \
                     3-18250-0-1, or a resource's name may be mistyped)";

@@ -10,6 +10,7 @@
 mod entries;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use tollgate_engine::engine::{TOO_OLD, instant};
 use tollgate_engine::stream::Pair;
@@ -47,6 +48,23 @@ pub enum FollowUntil {
     End,
 }
 
+impl FollowUntil {
+    /// Whether the question is about an instant before this one.
+    pub fn is_before(self, appended: Timestamp) -> bool {
+        matches!(self, Self::Instant(at) if at < appended)
+    }
+}
+
+/// The limits of a version, and what they are for the pair.
+pub struct PairLimits {
+    /// Number of the version; 0: none.
+    pub number: u64,
+    /// All of them.
+    pub limits: Arc<Limits>,
+    /// The pair's.
+    pub class: RateClass,
+}
+
 /// One pair, followed.
 pub struct PairFollow {
     /// The replay.
@@ -58,6 +76,9 @@ pub struct PairFollow {
     pair: Pair,
     class: RateClass,
     version: Option<u64>,
+    /// The version in force at the instant up to which the pair is followed, or at the end; the first one, if the instant
+    /// is before it. Agents stamp their calls before the log gets them.
+    version_then: Option<u64>,
     /// The newest entries.
     pub entries: VecDeque<ExplainedEntry>,
     /// Tiers that were entered.
@@ -97,6 +118,7 @@ impl PairFollow {
             pair,
             class,
             version,
+            version_then: version,
             entries: VecDeque::new(),
             bursts: VecDeque::new(),
             statements: VecDeque::new(),
@@ -144,6 +166,9 @@ impl PairFollow {
                     self.next = delivered.offset + 1;
                     self.read_upto = delivered.appended;
                     self.record(delivered, source)?;
+                    if !until.is_before(delivered.appended) || self.version_then.is_none() {
+                        self.version_then = self.version;
+                    }
                 }
             }
             if self.is_over(until) {
@@ -359,14 +384,18 @@ impl PairFollow {
         }
     }
 
-    /// The limits version in force at the end.
-    pub fn version(&self) -> u64 {
-        self.version.unwrap_or(0)
-    }
-
-    /// The pair's limits at the end.
-    pub fn class(&self) -> &RateClass {
-        &self.class
+    /// The limits under which a call was ruled; without one, those in force at the instant up to which the pair is
+    /// followed, or at the end.
+    pub fn limits_of(&self, call: Option<&ExplainedEntry>) -> PairLimits {
+        let then = self.version_then.unwrap_or(0);
+        let number = call.map_or(then, |call| call.version);
+        let version = self.replay.book().get(number);
+        let limits = version.map_or_else(Arc::default, |version| Arc::clone(&version.limits));
+        PairLimits {
+            class: class_of(&limits, &self.resource, &self.domain),
+            number,
+            limits,
+        }
     }
 
     /// Whether the state beside the engine agrees with the engine's.

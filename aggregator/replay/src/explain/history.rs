@@ -48,6 +48,8 @@ pub struct ExplainedEntry {
     pub appended: Timestamp,
     /// How many hits it has; 0 if it gives some back.
     pub copies: u64,
+    /// The limits version under which it was ruled.
+    pub version: u64,
     /// How it was ruled.
     pub fate: EntryFate,
     /// When the pair is open again after it; `None` if it stayed open.

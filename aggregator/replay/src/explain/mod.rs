@@ -120,7 +120,11 @@ fn pair_at(
 ) -> Result<(AskedPair, Vec<String>), ExplainError> {
     let until = at.map_or(FollowUntil::End, FollowUntil::Instant);
     let version = match at {
-        Some(at) => limits_at(source, at)?.latest().cloned(),
+        // What was called before the first limits arrived under them.
+        Some(at) => limits_at(source, at)?
+            .latest()
+            .or(book.versions().next())
+            .cloned(),
         None => book.latest().cloned(),
     };
     let limits = version.as_ref().map(|version| &*version.limits);
@@ -223,8 +227,8 @@ pub(crate) struct AskedPair {
     pub domain: Option<String>,
     pub until: FollowUntil,
     pub code: Option<Code>,
-    /// Whether copies of the resource are limited, and not its rate: by the limits under which the denial was stated, or
-    /// that were in force at the instant.
+    /// Whether copies of the resource are limited, and not its rate: by the limits under which the denial was stated,
+    /// or that were in force at the instant.
     pub of_copies: bool,
 }
 

@@ -3,7 +3,7 @@
 //! Knows only what was followed. What stays true: if the log cannot distinguish two reasons, both
 //! are named.
 
-use tollgate_limits::{Limits, Mode, print_span};
+use tollgate_limits::{Limits, Mode, RateClass, print_span};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::Cause;
@@ -74,13 +74,19 @@ pub(super) fn let_through(explanation: &mut Explanation, follow: &PairFollow, at
 
 /// No denial was in force: why not?
 pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until: FollowUntil) {
-    let limits = follow.replay.engine().limits();
+    // What holds at an instant is what its call was ruled by, whatever changed afterwards.
+    let call = match until {
+        FollowUntil::Instant(at) => nearest(follow, at).filter(|call| call.at <= at),
+        FollowUntil::Position(_) | FollowUntil::End => None,
+    };
+    let in_force = follow.limits_of(call);
+    let limits = &*in_force.limits;
     let who = format!(
         "{} of {}",
         escaped(&explanation.resource),
         escaped(explanation.domain.as_deref().unwrap_or_default())
     );
-    explanation.version = version_view(follow.replay.book(), follow.version(), explanation);
+    explanation.version = version_view(follow.replay.book(), in_force.number, explanation);
     let by_limits = unruled(limits, &explanation.resource);
     if by_limits.is_none()
         && let Some((reason, text)) = refused_by_agents(limits, &explanation.resource)
@@ -91,7 +97,7 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until:
         return;
     }
     if by_limits.is_none()
-        && let Some(text) = asked_too_much(follow, until)
+        && let Some(text) = asked_too_much(follow, &in_force.class, until)
     {
         explanation.reason = reason_of(Cause::TooMany);
         let text = format!("{who} was not denied, but {text}");
@@ -129,7 +135,7 @@ fn refused_by_agents(limits: &Limits, resource: &str) -> Option<(&'static str, &
 }
 
 /// The calls that agents refused because of their size, without a denial: at an instant, or all.
-fn asked_too_much(follow: &PairFollow, until: FollowUntil) -> Option<String> {
+fn asked_too_much(follow: &PairFollow, class: &RateClass, until: FollowUntil) -> Option<String> {
     let is_meant = |of: &&RefusedCalls| match until {
         FollowUntil::Instant(at) => of.first <= at && at <= of.last,
         FollowUntil::Position(_) | FollowUntil::End => true,
@@ -139,7 +145,7 @@ fn asked_too_much(follow: &PairFollow, until: FollowUntil) -> Option<String> {
         .iter()
         .filter(|of| of.cause == Cause::TooMany);
     let calls = tally(reports.filter(is_meant)).calls;
-    let most = follow.class().most_at_once();
+    let most = class.most_at_once();
     let most = most.map_or(String::new(), |most| format!(" ({most})"));
     (0 < calls).then(|| {
         format!(
@@ -201,9 +207,10 @@ fn room(follow: &PairFollow, at: Timestamp) -> (&'static str, String) {
         EntryFate::Ruled {
             granted, excess, ..
         } => {
-            let (used, copies) = (used(follow, &call.fate), call.copies);
+            let class = follow.limits_of(Some(call)).class;
+            let (used, copies) = (used(&class, &call.fate), call.copies);
             match (granted, excess) {
-                (0, _) if follow.class().is_inaccessible() => (
+                (0, _) if class.is_inaccessible() => (
                     "excess",
                     format!("{by} was let through before its denial: its limits let nobody in"),
                 ),
@@ -227,11 +234,10 @@ fn room(follow: &PairFollow, at: Timestamp) -> (&'static str, String) {
 }
 
 /// How full the constraints were after a call.
-fn used(follow: &PairFollow, fate: &EntryFate) -> String {
+fn used(class: &RateClass, fate: &EntryFate) -> String {
     let EntryFate::Ruled { in_tiers, used, .. } = fate else {
         return String::new();
     };
-    let class = follow.class();
     let lanes = fill::lanes(class).into_iter().zip(used);
     let lanes = lanes.map(|(lane, hits)| {
         let fill::Lane { name, limit, over } = lane;

@@ -1,7 +1,7 @@
 //! A log in memory, of one partition, which a test writes record by record.
 //!
-//! An engine rules each record, so that the log has the decision records that an aggregator would write. Knows nothing of
-//! questions. Every instant is stated in milliseconds after [`ORIGIN`].
+//! An engine rules each record, so that the log has the decision records that an aggregator would write. Knows nothing
+//! of questions. Every instant is stated in milliseconds after [`ORIGIN`].
 
 use tollgate_engine::engine::{Engine, Rulings};
 use tollgate_limits::versions::LimitsBook;
@@ -13,6 +13,7 @@ use tollgate_shared::log_position::{Code, LogId, LogPosition};
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::amendment::{Act, Amendment};
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
 use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
@@ -70,6 +71,20 @@ impl MemoryLog {
             why: "a test",
             at: at(ms),
             text,
+        }
+        .encode(&mut writer);
+        self.version(ms, writer.as_slice().to_vec());
+    }
+
+    /// An operator's act.
+    pub fn act(&mut self, ms: u64, act: Act) {
+        let mut writer = Writer::new();
+        Amendment {
+            push: u128::from(ms),
+            expected: self.book.latest_number(),
+            who: "ann",
+            why: "a test",
+            act,
         }
         .encode(&mut writer);
         self.version(ms, writer.as_slice().to_vec());
@@ -159,6 +174,16 @@ impl MemoryLog {
             resource: resource.to_owned(),
             domain: Some(domain.to_owned()),
             at: ms.map(at),
+        };
+        self.ask(&question).expect("an explanation")
+    }
+
+    /// Explains how all domains together stood at an instant.
+    pub fn explained_everybody(&self, resource: &str, ms: u64) -> Explanation {
+        let question = Question::Pair {
+            resource: resource.to_owned(),
+            domain: None,
+            at: Some(at(ms)),
         };
         self.ask(&question).expect("an explanation")
     }

@@ -1,9 +1,12 @@
-//! Tests of explanations, on logs that are written in memory: what is said of limits that have changed since, and of hits
-//! that were taken back.
+//! Tests of explanations, on logs that are written in memory: which limits count after a change, and which
+//! hits after they were taken back.
 
 mod log;
 
-use log::MemoryLog;
+use log::{MemoryLog, at};
+use tollgate_shared::wire::amendment::Act;
+use tollgate_shared::wire::hits::Hit;
+use tollgate_shared::wire::set_rows::SetRow;
 
 const NETWORKS: &str = r#"
 version = 1
@@ -52,5 +55,75 @@ fn denials_from_before_a_change_of_kind_or_prefix_are_found() {
         assert!(log.explained_code(code).is_ok_and(|found| found.denied));
         let found = log.explained(pair, Some(21_500));
         assert_eq!(found.code, Some(code.to_string()), "{found:#?}");
+    }
+}
+
+const THREE: &str = r#"
+version = 1
+rules = 2
+[rate."api.search"]
+rate = "3/s"
+"#;
+
+const V1: (&str, &str) = ("api.search", "v1");
+
+#[test]
+fn a_call_is_explained_by_the_limits_of_its_instant() {
+    let shadow = THREE.replace("rate = ", "shadow = true\nrate = ");
+    let slower = THREE.replace("3/s", "1/s");
+    let gone = THREE.replace("api.search", "api.other");
+    let kill = Act::Switch {
+        namespace: "api".into(),
+        ignore_configured: Some(true),
+        allow_unconfigured: None,
+    };
+    let change: [&dyn Fn(&mut MemoryLog); 5] = [
+        &|log| log.document(3_000, &shadow),
+        &|log| log.document(3_000, &slower),
+        &|log| log.document(3_000, &gone),
+        &|log| log.act(3_000, kill.clone()),
+        &|log| log.act(3_000, Act::Set(row("1/s"))),
+    ];
+    for (index, change) in change.into_iter().enumerate() {
+        let mut log = MemoryLog::new(THREE);
+        log.hits(1_000, "alpha", V1, 2);
+        let before = log.explained(V1, Some(1_000));
+        let between = log.explained(V1, Some(2_500));
+        let everybody = log.explained_everybody(V1.0, 2_500).to_string();
+        change(&mut log);
+        log.hits(4_000, "alpha", V1, 1);
+        let after = log.explained(V1, Some(1_000));
+        assert_eq!(after.to_string(), before.to_string(), "change {index}");
+        assert_eq!(before.reason, "room");
+        let sentence = &before.sentences[0];
+        assert!(sentence.contains("2 of 3 in 1s"), "{sentence}");
+        // The same of an instant without a call.
+        let same = log.explained(V1, Some(2_500)).to_string();
+        assert_eq!(same, between.to_string(), "change {index}");
+        assert_eq!(between.reason, "no_call");
+        let same = log.explained_everybody(V1.0, 2_500).to_string();
+        assert_eq!(same, everybody, "change {index}");
+    }
+    // The other way round: it was in shadow.
+    let mut log = MemoryLog::new(&shadow);
+    log.hits(1_000, "alpha", V1, 2);
+    log.document(3_000, THREE);
+    log.hits(4_000, "alpha", V1, 1);
+    assert_eq!(log.explained(V1, Some(1_000)).reason, "shadow");
+    assert_eq!(log.explained(V1, Some(4_000)).reason, "room");
+    // What arrived in the log after a change was ruled under the new limits.
+    let mut log = MemoryLog::new(THREE);
+    log.document(3_000, &shadow);
+    log.hit(3_100, "alpha", V1.0, Hit::one(0, V1.1, at(2_900), 1));
+    assert_eq!(log.explained(V1, Some(2_900)).reason, "shadow");
+}
+
+fn row(rate: &str) -> SetRow {
+    SetRow {
+        resource: V1.0.into(),
+        domain: V1.1.into(),
+        rate: Some(rate.into()),
+        hard: None,
+        limit: None,
     }
 }

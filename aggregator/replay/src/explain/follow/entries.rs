@@ -49,6 +49,7 @@ impl PairFollow {
                 at,
                 appended: delivered.appended,
                 copies: if hit.is_refund() { 0 } else { hit.total() },
+                version: self.version.unwrap_or(0),
                 fate,
                 until: until.filter(|_| !free),
             };
