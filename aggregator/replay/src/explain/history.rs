@@ -80,7 +80,7 @@ pub enum EntryFate {
     Duplicate,
     /// Its stamp is too far before its append time.
     TooOld,
-    /// Nothing limits its resource.
+    /// Nothing limits its resource, and nobody has banned its domain.
     Free,
 }
 

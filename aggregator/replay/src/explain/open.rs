@@ -38,7 +38,8 @@ pub(super) fn let_through(explanation: &mut Explanation, follow: &PairFollow, at
         .iter()
         .rev()
         .find(|stated| stated.since <= call.at);
-    if stated.is_some_and(|stated| key(&stated.statement) == call.position) {
+    let is_its = stated.is_some_and(|stated| key(&stated.statement) == call.position);
+    if is_its && explanation.reason != reason_of(Cause::Banned) {
         // This hit filled the limit, and is let through correctly.
         let text =
             "the call at that instant is the one that filled the window: the next is stopped";

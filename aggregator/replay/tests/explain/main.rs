@@ -127,3 +127,26 @@ fn row(rate: &str) -> SetRow {
         limit: None,
     }
 }
+
+#[test]
+fn a_ban_of_an_unlimited_pair_is_dated_by_its_call() {
+    let mut log = MemoryLog::new(THREE);
+    let unlimited = ("api.unknown", "mal");
+    let ban = Act::Ban {
+        resource: None,
+        domain: unlimited.1.into(),
+        until: at(120_000),
+    };
+    log.act(2_000, ban);
+    log.hits(3_000, "alpha", unlimited, 1);
+    let found = log.explained(unlimited, None);
+    let denial = found.denial.as_ref().expect("a denial");
+    assert_eq!(denial.cause, "banned");
+    assert_eq!(denial.since_us, at(3_000).as_micros());
+    assert_eq!(found.statements[0].at_us, at(3_000).as_micros());
+    assert_eq!(found.excess.hits, 1);
+    assert!(!log.explained(unlimited, Some(1_000)).denied, "before");
+    assert!(log.explained(unlimited, Some(3_500)).denied);
+    let call = log.explained(unlimited, Some(3_000));
+    assert_eq!(call.reason, "within_delay", "it filled nothing");
+}

@@ -30,14 +30,16 @@ impl PairFollow {
             let position = (delivered.offset, *number);
             let agent: Box<str> = batch.sender.agent.into();
             let before = self.closed_until();
+            let engine = self.replay.engine();
+            let banned = engine.is_banned(&self.resource, &self.domain, at);
             let fate = if !applied {
                 EntryFate::Duplicate
-            } else if free {
+            } else if free && !banned {
                 EntryFate::Free
             } else if TOO_OLD < delivered.appended.since(at) {
                 EntryFate::TooOld
             } else {
-                self.rule(at, hit, position, &agent)
+                self.rule((at, banned), hit, position, &agent)
             };
             let until = self.closed_until();
             // If nothing changed, the engine stated nothing.
@@ -62,10 +64,10 @@ impl PairFollow {
         debug_assert!(self.agrees(), "the state beside the engine is another one");
     }
 
-    /// Rules an entry on the state beside the engine.
+    /// Rules an entry on the state beside the engine, of a pair that is banned then or not.
     fn rule(
         &mut self,
-        at: Timestamp,
+        (at, banned): (Timestamp, bool),
         hit: &Hit<'_>,
         position: (u64, u32),
         agent: &str,
@@ -85,8 +87,6 @@ impl PairFollow {
         // A correction moves the stamps of estimates in the same way.
         let moved_us = at.signed_micros_since(hit.at);
         let event = event_of(hit, |stamp| stamp.saturating_offset(moved_us));
-        let engine = self.replay.engine();
-        let banned = engine.is_banned(&self.resource, &self.domain, at);
         let ruled = self.pair.rule(&self.class, at, event, banned);
         let in_tiers = held(&self.pair);
         let by_tier = in_tiers
