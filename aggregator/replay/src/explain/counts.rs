@@ -13,6 +13,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::answer::{end_us, position_text};
+use super::counting::counting_at;
 use super::follow::PairFollow;
 use super::history::{EntryFate, ExplainedEntry, PairStatement, key};
 use super::refused::by_agent;
@@ -101,8 +102,8 @@ fn hits_in<'f>(
     counted.collect()
 }
 
-/// The newest hits since an instant that add up to what was used of a constraint. Hits that were partly refunded
-/// count whole, so the result may have fewer hits than were needed.
+/// The newest hits since an instant that add up to what was used of a constraint, without those that were taken back
+/// before.
 fn newest(
     follow: &PairFollow,
     stated: &PairStatement,
@@ -111,25 +112,15 @@ fn newest(
 ) -> Option<WindowView> {
     let lane = fill::lane_of(&stated.class, cause)?;
     let mut missing = stated.constraints.get(lane)?.counted;
-    let position = key(&stated.statement);
-    let mut hits = Vec::new();
-    for entry in follow.entries.iter().rev() {
-        let EntryFate::Ruled {
-            granted, excess, ..
-        } = entry.fate
-        else {
-            continue;
-        };
-        if missing == 0 {
-            break;
-        }
-        let counted = granted.saturating_add(excess).min(missing);
-        if 0 < counted && since <= entry.at && entry.position <= position {
-            missing -= counted;
-            hits.push((&*entry.agent, entry.at, counted));
-        }
-    }
-    Some(window_of(hits))
+    let counting = counting_at(follow, key(&stated.statement));
+    let of_period = counting.into_iter().filter(|(entry, _)| since <= entry.at);
+    let newest = of_period.rev().map(|(entry, counted)| {
+        let hits = counted.min(missing);
+        missing -= hits;
+        (&*entry.agent, entry.at, hits)
+    });
+    let newest = newest.filter(|(_, _, hits)| 0 < *hits);
+    Some(window_of(newest.collect()))
 }
 
 /// Hits with their agents and instants, summed up.

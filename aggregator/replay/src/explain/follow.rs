@@ -23,10 +23,14 @@ use tollgate_shared::wire::statement::{Scope, Statement, StatementKind};
 
 use super::Begun;
 use super::constraints;
+use super::counting::increase;
 use super::counts;
-use super::history::{Burst, ExplainedEntry, LATE, PairStatement, TierNow, Unremembered, push};
+use super::history::{
+    Burst, ExplainedEntry, LATE, PairStatement, TakenBack, TierNow, Unremembered, push,
+};
 use super::numbers::{self, Unnumbered};
 use super::refused::RefusedCalls;
+use crate::fill;
 use crate::replay::{RecordResult, Replay, ReplayError};
 use crate::source::{ReadStep, Source};
 use tollgate_log::{Delivered, Stream};
@@ -85,6 +89,8 @@ pub struct PairFollow {
     pub bursts: VecDeque<Burst>,
     /// The statements about the pair.
     pub statements: VecDeque<PairStatement>,
+    /// Hits that operators took back.
+    pub taken_back: VecDeque<TakenBack>,
     /// Calls that agents refused.
     pub refused: VecDeque<RefusedCalls>,
     /// What of these was too much to be remembered.
@@ -122,6 +128,7 @@ impl PairFollow {
             entries: VecDeque::new(),
             bursts: VecDeque::new(),
             statements: VecDeque::new(),
+            taken_back: VecDeque::new(),
             refused: VecDeque::new(),
             unremembered: Unremembered::default(),
             read_upto: Timestamp::ZERO,
@@ -232,7 +239,7 @@ impl PairFollow {
         if let RecordResult::Ruled(Record::LimitsActivation(_)) =
             self.replay.apply(delivered, source)?
         {
-            self.new_limits();
+            self.new_limits(delivered.offset);
         }
         self.listen(delivered, &[]);
         Ok(())
@@ -363,8 +370,8 @@ impl PairFollow {
         }
     }
 
-    /// Applies new versions, one after the other.
-    fn new_limits(&mut self) {
+    /// Applies new versions, one after the other, which the record at an offset activates.
+    fn new_limits(&mut self, offset: u64) {
         let newest = self.replay.engine().version();
         while self.version != newest {
             let book = self.replay.book();
@@ -380,7 +387,14 @@ impl PairFollow {
         }
         // A version may also be an operator's act that resets, refunds or lifts. The engine has applied it.
         if let Some(pair) = self.replay.engine().look(&self.resource, &self.domain) {
+            let used = |of: &Pair| fill::used(&self.class, &of.state, pair.now());
+            let hits = increase(&used(&pair), &used(&self.pair));
             self.pair = pair;
+            if 0 < hits {
+                let position = (offset, 0);
+                let taken = TakenBack { position, hits };
+                push(&mut self.taken_back, OTHERS_MAX, taken);
+            }
         }
     }
 

@@ -75,6 +75,10 @@ pub enum EntryFate {
         entered: Vec<usize>,
         /// How much of each other constraint was used after it, as in pictures.
         used: Vec<u64>,
+        /// By how much that changed: hits that count; of a settlement, hits that no longer do.
+        counted: u64,
+        /// Of a settlement: the instant of its estimate.
+        made: Option<Timestamp>,
     },
     /// Its batch was a duplicate.
     Duplicate,
@@ -95,6 +99,15 @@ pub struct Burst {
     pub position: (u64, u32),
     /// The agent of the entry.
     pub agent: Box<str>,
+}
+
+/// Hits that an operator took back: the pair's newest.
+#[derive(Clone, Copy, Debug)]
+pub struct TakenBack {
+    /// The log position of the act.
+    pub position: (u64, u32),
+    /// How many.
+    pub hits: u64,
 }
 
 /// The state of a tier.

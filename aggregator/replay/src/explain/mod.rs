@@ -15,6 +15,7 @@
 mod answer;
 mod constraints;
 mod copies;
+mod counting;
 mod counts;
 mod everybody;
 mod follow;

@@ -15,7 +15,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::{Act, Amendment};
 use tollgate_shared::wire::denial::Announced;
-use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
+use tollgate_shared::wire::hits::{Hit, HitKind, Sender, write_hits};
 use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 use tollgate_shared::wire::limits_document::LimitsDocument;
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen};
@@ -109,6 +109,24 @@ impl MemoryLog {
     /// Hits that were let through, one call. Returns the code of what it may have caused.
     pub fn hits(&mut self, ms: u64, agent: &str, (resource, domain): (&str, &str), n: u32) -> Code {
         self.hit(ms, agent, resource, Hit::one(0, domain, at(ms), n))
+    }
+
+    /// Some hits of an estimate, made at `made`, are given back: it cost `actual`.
+    pub fn settle(
+        &mut self,
+        ms: u64,
+        (resource, domain): (&str, &str),
+        (made, estimated, actual): (u64, u32, u32),
+    ) {
+        let settled = Hit {
+            kind: HitKind::Refund {
+                made: at(made),
+                estimated,
+                actual,
+            },
+            ..Hit::one(0, domain, at(ms), estimated - actual)
+        };
+        self.hit(ms, "alpha", resource, settled);
     }
 
     /// One entry.

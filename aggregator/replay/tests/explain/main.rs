@@ -5,7 +5,7 @@ mod log;
 
 use log::{MemoryLog, at};
 use tollgate_shared::wire::amendment::Act;
-use tollgate_shared::wire::hits::Hit;
+use tollgate_shared::wire::hits::{Hit, HitKind};
 use tollgate_shared::wire::set_rows::SetRow;
 
 const NETWORKS: &str = r#"
@@ -149,4 +149,66 @@ fn a_ban_of_an_unlimited_pair_is_dated_by_its_call() {
     assert!(log.explained(unlimited, Some(3_500)).denied);
     let call = log.explained(unlimited, Some(3_000));
     assert_eq!(call.reason, "within_delay", "it filled nothing");
+}
+
+const USED_UP: &str = r#"
+version = 1
+rules = 2
+[rate."api.quota"]
+quota = ["5/day"]
+[rate."api.bucket"]
+bucket = { rate = "1/h", burst = 5, debt = 5 }
+"#;
+
+/// The hits that used up a pair's quota or bucket, by agent.
+fn used_up(log: &MemoryLog, pair: (&str, &str)) -> Vec<(String, u64)> {
+    let found = log.explained(pair, None);
+    let window = found.window.expect("hits");
+    let agents = window.by_agent.into_iter();
+    agents.map(|of| (of.agent, of.hits)).collect()
+}
+
+#[test]
+fn refunded_hits_use_up_no_quota_and_no_bucket() {
+    let hits = |agent: &str, n: u64| (agent.to_owned(), n);
+    for resource in ["api.quota", "api.bucket"] {
+        let pair = (resource, "rr");
+        let mut log = MemoryLog::new(USED_UP);
+        log.hits(1_000, "first", pair, 2);
+        log.hits(2_000, "second", pair, 3);
+        let all = vec![hits("second", 3), hits("first", 2)];
+        assert_eq!(used_up(&log, pair), all, "{resource}");
+        let refund = Act::Refund {
+            resource: pair.0.into(),
+            domain: pair.1.into(),
+            hits: 3,
+        };
+        log.act(3_000, refund);
+        assert_eq!(used_up(&log, pair), all, "{resource}: of that denial");
+        log.hits(4_000, "third", pair, 3);
+        let newest = vec![hits("third", 3), hits("first", 2)];
+        assert_eq!(used_up(&log, pair), newest, "{resource}");
+    }
+}
+
+#[test]
+fn settled_hits_use_up_no_quota_and_no_bucket() {
+    let hits = |agent: &str, n: u64| (agent.to_owned(), n);
+    for resource in ["api.quota", "api.bucket"] {
+        let pair = (resource, "rr");
+        let mut log = MemoryLog::new(USED_UP);
+        log.hits(1_000, "first", pair, 2);
+        let estimate = Hit {
+            kind: HitKind::Estimate,
+            ..Hit::one(0, pair.1, at(2_000), 3)
+        };
+        log.hit(2_000, "second", resource, estimate);
+        // It cost one in place of three.
+        log.settle(3_000, pair, (2_000, 3, 1));
+        log.hits(4_000, "third", pair, 2);
+        let mut found = used_up(&log, pair);
+        found.sort();
+        let left = [hits("first", 2), hits("second", 1), hits("third", 2)];
+        assert_eq!(found, left, "{resource}");
+    }
 }

@@ -3,11 +3,12 @@
 //! Knows nothing of reading logs. What stays true: an entry is ruled as the engine ruled it, at the same instant.
 
 use tollgate_engine::engine::{Fate, TOO_OLD, event_of};
-use tollgate_engine::stream::Pair;
+use tollgate_engine::stream::{Pair, PairEvent};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::hits::{Hit, HitBatch};
 
 use super::{ENTRIES_MAX, OTHERS_MAX, PairFollow};
+use crate::explain::counting::increase;
 use crate::explain::history::{Burst, EntryFate, ExplainedEntry, push};
 use crate::fill;
 use tollgate_log::Delivered;
@@ -84,6 +85,7 @@ impl PairFollow {
         let entered =
             |pair: &Pair| -> Vec<_> { pair.state.tiers.iter().map(|tier| tier.entered).collect() };
         let (held_before, entered_before) = (held(&self.pair), entered(&self.pair));
+        let used_before = fill::used(&self.class, &self.pair.state, now);
         // A correction moves the stamps of estimates in the same way.
         let moved_us = at.signed_micros_since(hit.at);
         let event = event_of(hit, |stamp| stamp.saturating_offset(moved_us));
@@ -110,6 +112,11 @@ impl PairFollow {
             };
             push(&mut self.bursts, OTHERS_MAX, burst);
         }
+        let used = fill::used(&self.class, &self.pair.state, now);
+        let (counted, made) = match event {
+            PairEvent::Entry(_) => (increase(&used_before, &used), None),
+            PairEvent::Settlement(of) => (increase(&used, &used_before), Some(of.made)),
+        };
         EntryFate::Ruled {
             granted: ruled.granted,
             excess: ruled.excess,
@@ -117,7 +124,9 @@ impl PairFollow {
             by_tier,
             in_tiers,
             entered,
-            used: fill::used(&self.class, &self.pair.state, now),
+            counted,
+            made,
+            used,
         }
     }
 }
