@@ -169,6 +169,19 @@ impl fmt::Display for Utc {
     }
 }
 
+/// An end in a sentence: `until` an instant, or `for ever`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UntilUtc(pub Timestamp);
+
+impl fmt::Display for UntilUtc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Timestamp::MAX => f.write_str("for ever"),
+            end => write!(f, "until {}", Utc(end)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

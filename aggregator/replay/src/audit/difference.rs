@@ -11,7 +11,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::statement::{Scope, StatementKind};
 
-use crate::range::Utc;
+use crate::range::UntilUtc;
 
 /// The kind of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -120,7 +120,7 @@ impl fmt::Display for Stated {
             return f.write_str("open again");
         }
         let end = self.end_us.map_or(Timestamp::MAX, Timestamp::from_micros);
-        write!(f, "{} until {}", self.says, Utc(end))?;
+        write!(f, "{} {}", self.says, UntilUtc(end))?;
         if let (Some(cause), Some(limit), Some(window_us), Some(version)) =
             (&self.cause, self.limit, self.window_us, self.version)
         {

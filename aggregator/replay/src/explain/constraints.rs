@@ -16,7 +16,7 @@ use tollgate_shared::time::Timestamp;
 use super::answer::end_us;
 use super::view::ConstraintView;
 use crate::fill;
-use crate::range::Utc;
+use crate::range::UntilUtc;
 
 /// All of them at an instant, in the order in which the rules check them.
 pub(super) fn of(class: &RateClass, state: &State, now: Timestamp) -> Vec<ConstraintView> {
@@ -63,11 +63,11 @@ pub(super) fn constraint_text(of: &ConstraintView) -> String {
         Some(over) => format!("{} ({over})", of.name),
         None => of.name.clone(),
     };
-    let until = Utc(of.room_at_us.map_or(Timestamp::MAX, Timestamp::from_micros));
+    let until = UntilUtc(of.room_at_us.map_or(Timestamp::MAX, Timestamp::from_micros));
     match (of.level, of.full) {
-        (Some(level), true) => format!("{name}: {level} of {limit} left, empty until {until}"),
+        (Some(level), true) => format!("{name}: {level} of {limit} left, empty {until}"),
         (Some(level), false) => format!("{name}: {level} of {limit} left"),
-        (None, true) => format!("{name}: {counted} of {limit}, full until {until}"),
+        (None, true) => format!("{name}: {counted} of {limit}, full {until}"),
         (None, false) => format!("{name}: {counted} of {limit}"),
     }
 }

@@ -215,10 +215,7 @@ impl<'a> CopiesReading<'a> {
 
     /// The denial in force: of the scopes that the domain belongs to, of the narrowest one that is denied.
     fn in_force(&self) -> Option<CopiesDenial> {
-        let now = match self.asked.until {
-            FollowUntil::Instant(at) => at,
-            FollowUntil::Position(_) | FollowUntil::End => self.now,
-        };
+        let now = self.asked.until.instant_or(self.now);
         self.scopes().into_iter().find_map(|scope| {
             let found = CopiesDenial::of(self.last.get(&name_of(&scope))?)?;
             (now < found.denial.end).then_some(found)
@@ -448,7 +445,7 @@ impl<'a> CopiesReading<'a> {
             explanation.reason = "ignored";
         }
         explanation.holders = self.holders_of(&scope);
-        let at = Utc(self.now);
+        let at = Utc(self.asked.until.instant_or(self.now));
         let of_scope = match explanation.reason {
             "ignored" => format!("{words} was not denied at {at}: {IGNORED}"),
             "no_limit" => format!("{words} was not denied at {at}: nothing limits it"),

@@ -26,7 +26,7 @@ use super::{
     AskedPair, Begun, ExplainError, begin, partition_of_everybody, record_at, recorded_at, refused,
     sentences,
 };
-use crate::range::Utc;
+use crate::range::{UntilUtc, Utc};
 use crate::replay::{RecordResult, Replay, ReplayError};
 use crate::source::{ReadStep, Source};
 use tollgate_log::Stream;
@@ -325,10 +325,10 @@ fn write_window(
         .collect();
     explanation.sentences = vec![
         format!(
-            "the use of {} by all domains was denied from {} until {}: the global limit was reached ({} in {}), by limits version {}",
+            "the use of {} by all domains was denied from {} {}: the global limit was reached ({} in {}), by limits version {}",
             explanation.resource,
             Utc(stated.since),
-            Utc(denial.end),
+            UntilUtc(denial.end),
             denial.limit,
             print_span(denial.window),
             denial.version

@@ -53,6 +53,14 @@ pub enum FollowUntil {
 }
 
 impl FollowUntil {
+    /// The instant of the question, or `end` without one.
+    pub fn instant_or(self, end: Timestamp) -> Timestamp {
+        match self {
+            Self::Instant(at) => at,
+            Self::Position(_) | Self::End => end,
+        }
+    }
+
     /// Whether the question is about an instant before this one.
     pub fn is_before(self, appended: Timestamp) -> bool {
         matches!(self, Self::Instant(at) if at < appended)

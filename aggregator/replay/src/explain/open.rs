@@ -14,7 +14,7 @@ use super::history::{EntryFate, key};
 use super::refused::{RefusedCalls, tally};
 use super::view::Explanation;
 use crate::fill;
-use crate::range::Utc;
+use crate::range::{UntilUtc, Utc};
 
 /// A generous bound on the time from a denial's record to an agent. If a call is let through later
 /// than this, its agent had not received the denial for another reason.
@@ -117,7 +117,7 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until:
         && let FollowUntil::Instant(at) = until
         && let Some(end) = would_have(follow, at)
     {
-        let text = format!("its limits would have denied it until {}", Utc(end));
+        let text = format!("its limits would have denied it {}", UntilUtc(end));
         explanation.sentences.push(text);
     }
 }

@@ -9,7 +9,7 @@ use super::constraints;
 use super::follow::{ENTRIES_MAX, OTHERS_MAX};
 use super::history::{PairStatement, Unremembered};
 use super::view::{Explanation, Tally, TierView, VersionView, WindowView};
-use crate::range::Utc;
+use crate::range::{UntilUtc, Utc};
 
 /// States the findings in words.
 pub(super) fn write(
@@ -39,9 +39,9 @@ pub(super) fn write(
         other => other.to_string(),
     };
     all.push(format!(
-        "{who} was denied from {} until {}: {closed}, by limits version {}",
+        "{who} was denied from {} {}: {closed}, by limits version {}",
         since(stated.since, stated.is_older),
-        Utc(denial.end),
+        UntilUtc(denial.end),
         denial.version
     ));
     if let Some(window) = explanation.window.as_ref().filter(|window| 0 < window.hits) {
@@ -55,15 +55,18 @@ pub(super) fn write(
         all.push(cooling(tier));
     }
     if until != denial.end {
-        all.push(format!(
-            "by a later statement, it was open again from {} on",
-            Utc(until)
-        ));
+        all.push(match until {
+            Timestamp::MAX => "a later statement denied it for ever".to_owned(),
+            end => format!(
+                "by a later statement, it was open again from {} on",
+                Utc(end)
+            ),
+        });
     }
     all.push(refused(explanation, "hits"));
     if 0 < explanation.excess.hits {
         all.push(format!(
-            "{} hits more were let through meanwhile (excess; under rules 2 they count, under rules 1 they do not)",
+            "{} hits more were let through meanwhile (excess)",
             explanation.excess.hits
         ));
     }
@@ -142,7 +145,7 @@ pub(super) fn banned(version: Option<&VersionView>) -> String {
 }
 
 fn cooling(tier: &TierView) -> String {
-    let instant = |us: Option<u64>| Utc(us.map_or(Timestamp::MAX, Timestamp::from_micros));
+    let instant = |us: Option<u64>| us.map_or(Timestamp::MAX, Timestamp::from_micros);
     let by = match (&tier.entered_by, &tier.entered_at) {
         (Some(agent), Some(position)) => format!("by a hit of {} ({position})", escaped(agent)),
         _ => "before what was read".to_owned(),
@@ -153,9 +156,9 @@ fn cooling(tier: &TierView) -> String {
         ""
     };
     format!(
-        "tier {} was cooling down until {}{skipped}: a burst had entered it at {}, {by}",
+        "tier {} was cooling down {}{skipped}: a burst had entered it at {}, {by}",
         tier.tier,
-        instant(tier.cooling_until_us),
-        instant(tier.entered_us)
+        UntilUtc(instant(tier.cooling_until_us)),
+        Utc(instant(tier.entered_us))
     )
 }

@@ -9,7 +9,7 @@ use tollgate_shared::wire::statement::Cause;
 
 use super::constraints;
 use super::view::{DenialView, Explanation, HolderView, TierView};
-use crate::range::Utc;
+use crate::range::{UntilUtc, Utc};
 use crate::tags::unchecked_line;
 
 impl fmt::Display for Explanation {
@@ -176,7 +176,8 @@ impl Explanation {
 /// A denial: by which limit, since when, until when.
 fn write_denial(f: &mut fmt::Formatter<'_>, denial: &DenialView) -> fmt::Result {
     let DenialView { cause, limit, .. } = denial;
-    match *cause == Cause::Full.to_string() {
+    let is_full = *cause == Cause::Full.to_string();
+    match is_full {
         true => writeln!(f, "limit        {limit} copies at a time")?,
         false => writeln!(
             f,
@@ -185,7 +186,12 @@ fn write_denial(f: &mut fmt::Formatter<'_>, denial: &DenialView) -> fmt::Result 
         )?,
     }
     writeln!(f, "since        {}", at(denial.since_us))?;
-    writeln!(f, "until        {}", until(denial.until_us))?;
+    match denial.until_us {
+        Some(us) => writeln!(f, "until        {}", at(us))?,
+        // Holds end when their agents say so.
+        None if is_full => writeln!(f, "until        beyond the end of the log")?,
+        None => writeln!(f, "until        for ever")?,
+    }
     match denial.recorded_us {
         Some(us) => writeln!(f, "announced    {} (when it was recorded)", at(us)),
         None => writeln!(f, "announced    not recorded"),
@@ -220,8 +226,8 @@ fn write_tier(f: &mut fmt::Formatter<'_>, tier: &TierView) -> fmt::Result {
         tier.phase
     )?;
     match tier.phase {
-        "active" => write!(f, " until {}", until(tier.active_until_us))?,
-        "cooling" => write!(f, " down until {}", until(tier.cooling_until_us))?,
+        "active" => write!(f, " {}", until(tier.active_until_us))?,
+        "cooling" => write!(f, " down {}", until(tier.cooling_until_us))?,
         _ => {}
     }
     if let Some(us) = tier.entered_us {
@@ -237,8 +243,8 @@ fn at(us: u64) -> Utc {
     Utc(Timestamp::from_micros(us))
 }
 
-fn until(us: Option<u64>) -> Utc {
-    Utc(us.map_or(Timestamp::MAX, Timestamp::from_micros))
+fn until(us: Option<u64>) -> UntilUtc {
+    UntilUtc(us.map_or(Timestamp::MAX, Timestamp::from_micros))
 }
 
 fn span(us: u64) -> String {

@@ -4,6 +4,7 @@
 mod log;
 
 use log::{MemoryLog, at};
+use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::{Hit, HitKind};
 use tollgate_shared::wire::set_rows::SetRow;
@@ -211,4 +212,37 @@ fn settled_hits_use_up_no_quota_and_no_bucket() {
         let left = [hits("first", 2), hits("second", 1), hits("third", 2)];
         assert_eq!(found, left, "{resource}");
     }
+}
+
+#[test]
+fn a_denial_without_an_end_is_for_ever() {
+    let document = "version = 1\nrules = 2\n[rate.\"api.search\"]\nrate = \"0/s\"\n";
+    let mut log = MemoryLog::new(document);
+    log.hits(1_000, "alpha", V1, 1);
+    log.act(2_000, ban(Timestamp::MAX));
+    let found = log.explained(V1, None);
+    assert!(found.sentences[0].contains(" for ever: "), "{found}");
+    let text = found.to_string();
+    assert!(text.contains("until        for ever\n"), "{text}");
+    assert!(
+        !text.contains("never") && !text.contains("rules 1"),
+        "{text}"
+    );
+}
+
+fn ban(until: Timestamp) -> Act {
+    Act::Ban {
+        resource: Some(V1.0.into()),
+        domain: V1.1.into(),
+        until,
+    }
+}
+
+#[test]
+fn room_for_copies_is_stated_of_the_asked_instant() {
+    let mut log = MemoryLog::new(CHANGED);
+    log.hold(1_000, ("web.cc", "cc"), 1);
+    let found = log.explained(("web.cc", "cc"), Some(1_200));
+    let expected = "web.cc of cc had room at 2026-11-26T12:00:01.200000Z";
+    assert_eq!(found.sentences[0], expected);
 }

@@ -17,7 +17,7 @@ use crate::explain::answer::position_text;
 use crate::explain::history::key;
 use crate::explain::sentences::{banned, since};
 use crate::explain::view::{Explanation, HolderView};
-use crate::range::Utc;
+use crate::range::{UntilUtc, Utc};
 
 /// How many agents a sentence names.
 const NAMED_MAX: usize = 5;
@@ -63,7 +63,7 @@ fn denial(explanation: &Explanation, of: &CopiesDenial) -> String {
     let how = match of.denial.cause {
         Cause::Banned => {
             let by = banned(explanation.version.as_ref());
-            format!("denied from {since} until {}: {by}", Utc(of.until()))
+            format!("denied from {since} {}: {by}", UntilUtc(of.until()))
         }
         _ => {
             let until = match &of.lifted {
