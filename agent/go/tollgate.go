@@ -334,7 +334,7 @@ func (h *Hold) Release() {
 
 // Denied is the answer to a call that was refused.
 type Denied struct {
-	// Status is for HTTP: 429, or 503 if the agent is blind and the limits then refuse.
+	// Status is for HTTP: 429, or 503 if the agent is blind and the resource has `blind = "closed"`.
 	Status int
 	// RetryAfter is how long to wait; 0 if the refusal does not end by itself.
 	RetryAfter time.Duration

@@ -364,6 +364,9 @@ impl fmt::Display for Denied {
         match self.cause {
             Cause::Full => write!(f, "the limit on copies in use is reached ({})", self.scope)?,
             Cause::NotRate => f.write_str("limited by copies, not by rate: see `Agent::copies`")?,
+            Cause::Blind if self.retry_after().is_some() => {
+                f.write_str("refused (blind: the local rate is reached)")?
+            }
             Cause::Banned | Cause::Blind | Cause::Unconfigured => {
                 write!(f, "refused ({})", self.cause)?
             }

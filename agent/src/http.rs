@@ -2,8 +2,9 @@
 //! types that the IETF draft "RateLimit header fields for HTTP" registers.
 //!
 //! ```text
-//! 429   a limit is reached, or the call wants more than can ever be granted
-//! 503   the agent is blind and the policy `blind` is closed, or copies are not counted
+//! 429   a limit is reached, or a blind agent's local rate, or the call wants more than can ever be granted
+//! 503   the agent is blind, and waiting does not help: the policy `blind` is closed, or its local rate never grants so
+//!       many copies at once; or copies are not counted
 //! 500   the service's own mistake: hits of a resource that is limited by copies, 0 copies
 //! ```
 //!
@@ -60,9 +61,9 @@ impl HttpAnswer {
         }
     }
 
-    /// The same response with another status in place of 429, and of 503 if the agent is blind and the resource is
-    /// then closed. Some web servers accept only certain statuses from an authorization service, and let requests
-    /// through on others. Type and text of the problem stay those of the refusal.
+    /// The same response with another status in place of 429 and of 503. Some web servers accept only certain statuses
+    /// from an authorization service, and let requests through on others. Type and text of the problem stay those of
+    /// the refusal.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -221,7 +222,8 @@ impl Denied {
     /// ```
     pub fn http(&self) -> HttpAnswer {
         let status = match self.cause() {
-            Cause::Blind => SERVICE_UNAVAILABLE,
+            // A refusal by the local rate ends, and is a refusal as by any rate.
+            Cause::Blind if self.retry_after().is_none() => SERVICE_UNAVAILABLE,
             Cause::NotRate => INTERNAL_SERVER_ERROR,
             _ => TOO_MANY_REQUESTS,
         };
@@ -280,9 +282,10 @@ mod tests {
     #[test]
     fn each_refusal_has_its_status_and_a_problem() {
         let of = |cause| Denied::by_policy(cause, Span::from_millis(1_500)).http();
+        let closed = Denied::by_policy(Cause::Blind, Span::MAX).http();
         for (answer, status, kind) in [
             (of(Cause::Hard), 429, "quota-exceeded"),
-            (of(Cause::Blind), 503, "temporary-reduced-capacity"),
+            (closed.clone(), 503, "temporary-reduced-capacity"),
             (of(Cause::NotRate), 500, "about:blank"),
             (TooMany::new(7).http(), 429, "quota-exceeded"),
             (Refused::Misuse(Misuse::NoCopies).http(), 500, "about:blank"),
@@ -293,12 +296,27 @@ mod tests {
         }
         assert!(!of(Cause::Hard).body().contains("violated-policies"));
         assert_eq!(of(Cause::Hard).denied_as(403).status(), 403);
-        let blind = of(Cause::Blind).denied_as(403);
-        assert_eq!(blind.status(), 403);
-        let body = blind.body();
+        let closed = closed.denied_as(403);
+        assert_eq!(closed.status(), 403);
+        let body = closed.body();
         assert!(body.contains("temporary-reduced-capacity") && body.contains("\"status\":403"));
         assert_eq!(of(Cause::Hard).retry_after_secs(), Some(2));
         assert_eq!(TooMany::new(7).http().retry_after_secs(), None);
+    }
+
+    #[test]
+    fn a_blind_agents_local_rate_refuses_like_any_rate() {
+        let answer = Denied::by_policy(Cause::Blind, Span::from_millis(1_500)).http();
+        assert_eq!((answer.status(), answer.retry_after_secs()), (429, Some(2)));
+        assert!(
+            answer.body().contains("quota-exceeded"),
+            "{}",
+            answer.body()
+        );
+        assert_eq!(
+            answer.detail(),
+            "refused (blind: the local rate is reached), retry in 1.5s"
+        );
     }
 
     #[test]

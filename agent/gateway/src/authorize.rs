@@ -4,7 +4,7 @@
 //! GET /v1/authorize/api.search?domain=ip
 //!   200                            it may; RateLimit and RateLimit-Policy if known
 //!   429, or 403 by ?denied=403     it may not; Retry-After, RateLimit, RateLimit-Policy, x-tollgate-code
-//!   503, or 403 as well            the agent is blind, and the resource's policy is to refuse then
+//!   503, or 403 as well            the agent is blind, and the resource's policy is to refuse such requests then
 //! ```
 //!
 //! If the query has no `domain`, the gateway's own setting counts. Envoy appends the client's path and query to the

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tollgate_agent::testing::{Outcome, TestAgent};
+use tollgate_agent::testing::{Outcome, TestAgent, WhenBlind};
 use tollgate_gateway::subject::DomainFrom;
 use tollgate_gateway::{Gateway, Listen, ListenError, Settings};
 
@@ -118,6 +118,28 @@ async fn a_web_server_learns_whether_to_refuse_and_with_what() {
         let other = running.get(path, "x-tenant: other\r\n").await;
         assert_eq!(status(&other), "200", "{other}");
     }
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_blind_gateways_local_rate_refuses_with_429() {
+    let running = Running::start().await;
+    let local = WhenBlind::Local {
+        limit: 1,
+        window: Duration::from_secs(5),
+    };
+    let (path, tenant) = ("/v1/authorize/api.search", "x-tenant: acme\r\n");
+    running.kit.when_blind("api.search", local);
+    running.kit.go_blind();
+    assert_eq!(status(&running.get(path, tenant).await), "200");
+    // A web server takes a 503 for a gateway that has failed, and may let the request through.
+    let refused = running.get(path, tenant).await;
+    assert_eq!(status(&refused), "429", "{refused}");
+    assert!(refused.contains("retry-after: 5\r\n"), "{refused}");
+    running.kit.when_blind("api.search", WhenBlind::Closed);
+    let refused = running.get(path, tenant).await;
+    assert_eq!(status(&refused), "503", "{refused}");
+    assert!(!refused.contains("retry-after"), "{refused}");
     running.end().await;
 }
 

@@ -75,6 +75,28 @@ async fn a_blind_refusal_has_the_status_with_which_envoy_sends_it() {
     running.end().await;
 }
 
+#[tokio::test]
+async fn a_blind_refusal_by_the_local_rate_states_when_to_retry() {
+    let running = Running::start().await;
+    let local = WhenBlind::Local {
+        limit: 1,
+        window: Duration::from_secs(5),
+    };
+    running.kit.when_blind("api.search", local);
+    running.kit.go_blind();
+    let route = [("resource", "api.search"), ("domain", "name:acme")];
+    assert_eq!(status(&check(&running, &route, &[]).await), None);
+    let refused = check(&running, &route, &[]).await;
+    assert_eq!(status(&refused), Some(429));
+    let Some(HttpResponse::DeniedResponse(refused)) = refused.http_response else {
+        panic!("a refusal");
+    };
+    let headers = refused.headers.iter().filter_map(|one| one.header.as_ref());
+    let mut waits = headers.filter(|header| header.key == "retry-after");
+    assert_eq!(waits.next().expect("it is known").value, "5");
+    running.end().await;
+}
+
 async fn check(
     running: &Running,
     route: &[(&str, &str)],
