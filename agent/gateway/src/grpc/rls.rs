@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Knows nothing of connections. What stays true: there is a status for each descriptor; `current_limit` is sent only
-//! if it is known how much of it is left, since Envoy would otherwise read it as "nothing is left"; only an invalid
-//! request is answered by an error.
+//! if it is known how much of it is left, since Envoy would otherwise read it as "nothing is left", and only if its
+//! window is one unit that Envoy knows; only an invalid request is answered by an error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,10 +141,10 @@ fn status(status: &Status) -> DescriptorStatus {
         ..DescriptorStatus::default()
     };
     if let Some(room) = &status.room {
-        descriptor.current_limit = Some(RateLimit {
+        descriptor.current_limit = unit_of(room.window).map(|unit| RateLimit {
             name: room.name().unwrap_or_default(),
             requests_per_unit: saturated(room.limit),
-            unit: unit_of(room.window) as i32,
+            unit: unit as i32,
         });
         descriptor.limit_remaining = saturated(room.remaining);
         descriptor.duration_until_reset = room.more_in.map(duration);
@@ -164,44 +164,19 @@ fn duration(span: Duration) -> protobuf::Duration {
     }
 }
 
-/// The unit that is nearest to a window, by their ratio: a window of 15 s is nearer to a minute than to a second. The
-/// exact window is in `RateLimit-Policy`.
-fn unit_of(window: Duration) -> Unit {
-    // Between two units the geometric mean of both, in seconds.
-    let bounds = [
-        (7, Unit::Second),
-        (464, Unit::Minute),
-        (17_636, Unit::Hour),
-        (228_592, Unit::Day),
-        (1_252_015, Unit::Week),
-        (9_042_900, Unit::Month),
-    ];
-    let seconds = window.as_secs();
-    let found = bounds.iter().find(|(most, _)| seconds <= *most);
-    found.map_or(Unit::Year, |(_, unit)| *unit)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_window_is_shown_in_the_nearest_unit() {
-        const DAY: u64 = 86_400;
-        for (seconds, unit) in [
-            (0, Unit::Second),
-            (1, Unit::Second),
-            (5, Unit::Second),
-            (15, Unit::Minute),
-            (60, Unit::Minute),
-            (3_600, Unit::Hour),
-            (DAY, Unit::Day),
-            (7 * DAY, Unit::Week),
-            (28 * DAY, Unit::Month),
-            (31 * DAY, Unit::Month),
-            (365 * DAY, Unit::Year),
-        ] {
-            assert_eq!(unit_of(Duration::from_secs(seconds)), unit, "{seconds} s");
-        }
+/// The unit that a window is. `None` for any other window, such as 5 s: Envoy has no field for it, and every rate in
+/// its units would be a wrong one. `RateLimit-Policy` has the window.
+fn unit_of(window: Duration) -> Option<Unit> {
+    const DAY: u64 = 86_400;
+    match (window.as_secs(), window.subsec_nanos()) {
+        (1, 0) => Some(Unit::Second),
+        (60, 0) => Some(Unit::Minute),
+        (3_600, 0) => Some(Unit::Hour),
+        (DAY, 0) => Some(Unit::Day),
+        (seconds, 0) if seconds == 7 * DAY => Some(Unit::Week),
+        // As long as those of the calendar.
+        (seconds, 0) if (28 * DAY..=31 * DAY).contains(&seconds) => Some(Unit::Month),
+        (seconds, 0) if (365 * DAY..=366 * DAY).contains(&seconds) => Some(Unit::Year),
+        _ => None,
     }
 }

@@ -4,3 +4,4 @@ mod bounds;
 mod doors;
 mod rls;
 mod support;
+mod units;
