@@ -218,34 +218,67 @@ pub(crate) async fn decide(
 }
 
 fn read(body: &[u8]) -> Result<AskedHits, String> {
-    let JsonObject::<AskedHits>(question) = serde_json::from_slice(body).map_err(|error| {
-        format!(
-            "{error}; expected {{\"hits\": [{{\"resource\": …, \"domain\": …, \"copies\": 1}}]}}"
-        )
-    })?;
+    let question = parse(body)?;
     let decided = question.hits.len() + question.estimates.len() + question.holds.len();
     let acts = question.settle.len() + question.renew.len() + question.release.len();
     if decided + acts == 0 || HITS_MAX < decided + acts {
         let found = decided + acts;
         return Err(format!(
-            "{found} hits: expected 1 to {HITS_MAX}, estimates, holds, settle, renew and release included"
+            "{found} entries: expected 1 to {HITS_MAX} in hits, estimates, holds, settle, renew and release together"
         ));
     }
     if question.all_or_none && (!question.estimates.is_empty() || decided == 0) {
         return Err("all_or_none: expected hits and holds, and no estimates".to_owned());
     }
-    let leases = question.holds.iter().map(|asked| asked.lease_ms);
-    let mut leases = leases.chain(question.renew.iter().map(|asked| asked.lease_ms));
-    if let Some(lease) = leases.find(|lease| !(1..=LEASE_MS_MAX).contains(lease)) {
-        return Err(format!("lease_ms = {lease}: expected 1 to {LEASE_MS_MAX}"));
+    for (index, asked) in question.holds.iter().enumerate() {
+        let place = ("holds", index);
+        check(place, "lease_ms", asked.lease_ms, LEASE_MS_MAX)?;
+        if let Some(within) = asked.confirmed_within_ms {
+            check(place, "confirmed_within_ms", within, CONFIRMED_MS_MAX)?;
+        }
     }
-    let waits = question.holds.iter();
-    let mut waits = waits.filter_map(|asked| asked.confirmed_within_ms);
-    match waits.find(|within| !(1..=CONFIRMED_MS_MAX).contains(within)) {
-        Some(within) => Err(format!(
-            "confirmed_within_ms = {within}: expected 1 to {CONFIRMED_MS_MAX}"
+    for (index, asked) in question.renew.iter().enumerate() {
+        check(("renew", index), "lease_ms", asked.lease_ms, LEASE_MS_MAX)?;
+    }
+    Ok(question)
+}
+
+/// Reads the JSON of a question. A fault has its place, and the form of an entry there.
+fn parse(body: &[u8]) -> Result<AskedHits, String> {
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let of_text = |error: serde_json::Error| format!("{error}; expected {}", form_of("hits"));
+    let read = serde_path_to_error::deserialize(&mut json);
+    let JsonObject(question) = read.map_err(|fault| match fault.path().to_string() {
+        root if root == "." => of_text(fault.into_inner()),
+        place => {
+            let list = place.split('[').next().unwrap_or_default();
+            format!("{place}: {}; expected {}", fault.inner(), form_of(list))
+        }
+    })?;
+    json.end().map_err(of_text)?;
+    Ok(question)
+}
+
+/// A question with one entry in this list.
+fn form_of(list: &str) -> &'static str {
+    match list {
+        "estimates" => r#"{"estimates": [{"resource": …, "domain": …, "copies": 800}]}"#,
+        "holds" => r#"{"holds": [{"resource": …, "domain": …, "copies": 1, "lease_ms": 30000}]}"#,
+        "settle" => r#"{"settle": [{"estimate": ID, "actual": 620}]}"#,
+        "renew" => r#"{"renew": [{"hold": ID, "lease_ms": 30000}]}"#,
+        "release" => r#"{"release": [ID]}"#,
+        "all_or_none" => r#"{"all_or_none": true, "hits": […], "holds": […]}"#,
+        _ => r#"{"hits": [{"resource": …, "domain": …, "copies": 1}]}"#,
+    }
+}
+
+/// Checks a number of the entry at this place in a list.
+fn check((list, index): (&str, usize), field: &str, found: u64, most: u64) -> Result<(), String> {
+    match (1..=most).contains(&found) {
+        true => Ok(()),
+        false => Err(format!(
+            "{list}[{index}].{field} = {found}: expected 1 to {most}"
         )),
-        None => Ok(question),
     }
 }
 

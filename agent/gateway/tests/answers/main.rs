@@ -1,5 +1,6 @@
 //! Tests of answers to web servers and services, over a real socket.
 
+mod faults;
 mod kinds;
 mod strict;
 
@@ -217,7 +218,7 @@ async fn undecidable_calls_are_let_through_with_a_reason() {
 }
 
 #[tokio::test]
-async fn a_service_gets_json_and_faults_name_what_was_expected() {
+async fn a_service_gets_json() {
     let running = Running::start().await;
     running
         .kit
@@ -239,34 +240,6 @@ async fn a_service_gets_json_and_faults_name_what_was_expected() {
         answer.contains(r#""allowed":false,"decisions":[{"allowed":false"#),
         "{answer}"
     );
-    for (body, expected) in [
-        ("", "expected {"),
-        (r#"{"hits": []}"#, "0 hits: expected 1 to 1000"),
-        (
-            r#"{"holds": [{"resource": "r", "domain": "d", "lease_ms": 0}]}"#,
-            "lease_ms = 0: expected 1 to 86400000",
-        ),
-        (
-            r#"{"holds": [{"resource": "r", "domain": "d", "lease_ms": 1, "confirmed_within_ms": 10001}]}"#,
-            "confirmed_within_ms = 10001: expected 1 to 10000",
-        ),
-        (
-            r#"{"renew": [{"hold": "1-1"}]}"#,
-            "missing field `lease_ms`",
-        ),
-        (
-            r#"{"hits": [{"resource": "r", "domain": "d", "copy": 1}]}"#,
-            "unknown field `copy`",
-        ),
-        (
-            r#"{"all_or_none": true, "estimates": [{"resource": "r", "domain": "d"}]}"#,
-            "expected hits and holds, and no estimates",
-        ),
-    ] {
-        let answer = running.post(body).await;
-        assert_eq!(status(&answer), "400", "{body}: {answer}");
-        assert!(answer.contains(expected), "{body}: {answer}");
-    }
     let health = running.get("/healthz", "").await;
     assert_eq!(status(&health), "200");
     let unknown = running.get("/v2/authorize/r", "").await;
