@@ -2,7 +2,8 @@
 //! settled.
 //!
 //! ```text
-//! holds      taken ── lease, renewed ──> released, or the lease ends: the copies are given back
+//! holds      taken ── lease, renewed ──> released, the lease ends, or the service learns by a renewal that it should
+//!                                        give the hold up: the copies are given back
 //! estimates  charged ──────────────────> settled, or ten minutes are over: the estimate stays charged
 //! ```
 //!
@@ -11,11 +12,14 @@
 //! each.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 use metrics::{counter, gauge};
-use tollgate_agent::{Estimate, Hold, Settled};
+use tollgate_agent::{Estimate, Hold, Revoked, Settled};
 
 /// The most holds, and the most estimates, at once.
 pub(crate) const KEPT_MAX: usize = 100_000;
@@ -68,10 +72,60 @@ impl<T> Ending<T> {
     }
 }
 
+/// Waits until the agent knows that a hold should be given up.
+type Revocation = Pin<Box<dyn Future<Output = Revoked> + Send>>;
+
+/// A hold with a lease.
+struct LeasedHold {
+    hold: Arc<Hold>,
+    /// `None` once it has ended.
+    revocation: Option<Revocation>,
+    /// Whether some of its copies are excess, and the resource asks for them back.
+    is_asked_back: bool,
+}
+
+impl LeasedHold {
+    fn new(hold: Hold) -> Self {
+        let hold = Arc::new(hold);
+        let watched = Arc::clone(&hold);
+        let mut leased = Self {
+            hold,
+            revocation: Some(Box::pin(async move { watched.revoked().await })),
+            is_asked_back: false,
+        };
+        // Asks the agent, whose answer is then there when the lease is renewed.
+        leased.poll();
+        leased
+    }
+
+    /// Learns whether it is asked back, and whether the aggregators have ended it.
+    fn is_revoked(&mut self) -> bool {
+        self.poll();
+        self.is_asked_back || self.hold.is_over()
+    }
+
+    fn poll(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        let revocation = self.revocation.as_mut();
+        let polled = revocation.map(|revocation| revocation.as_mut().poll(&mut context));
+        if let Some(Poll::Ready(why)) = polled {
+            self.revocation = None;
+            // A hold that the aggregators had no room to track stays in use: nothing is too much.
+            self.is_asked_back = matches!(why, Revoked::GiveBack { .. });
+        }
+    }
+}
+
+impl fmt::Debug for LeasedHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.hold.fmt(f)
+    }
+}
+
 #[derive(Debug, Default)]
 struct KeptTable {
     next: u64,
-    holds: Ending<Hold>,
+    holds: Ending<LeasedHold>,
     estimates: Ending<Estimate>,
 }
 
@@ -97,6 +151,7 @@ impl Kept {
     /// Keeps copies until their lease ends, and returns their id. `None` at the bound on holds; the copies are given
     /// back.
     pub fn keep_hold(&self, hold: Hold, lease: Duration) -> Option<String> {
+        let hold = LeasedHold::new(hold);
         let mut table = self.table();
         let number = table.number();
         let is_kept = table.holds.put(number, hold, Instant::now() + lease);
@@ -115,21 +170,24 @@ impl Kept {
         is_kept.then(|| self.id(number))
     }
 
-    /// Renews a lease from now on. Returns whether the hold exists: it does not if the aggregators have ended it, by its
-    /// age or by an operator's act.
+    /// Renews a lease from now on. Returns whether the hold still exists. It does not if the aggregators have ended it,
+    /// by its age or by an operator's act; and it is given back now if some of its copies are excess, and the resource
+    /// has `on_excess = "give-back"`.
     pub fn renew(&self, id: &str, lease: Duration) -> bool {
         let Some(number) = self.number_of(id) else {
             return false;
         };
         let mut table = self.table();
-        let Some(hold) = table.holds.take(number).filter(|hold| !hold.is_over()) else {
+        let leased = table.holds.take(number);
+        let Some(leased) = leased.and_then(|mut one| (!one.is_revoked()).then_some(one)) else {
             note(&table, true);
             return false;
         };
-        table.holds.put(number, hold, Instant::now() + lease)
+        table.holds.put(number, leased, Instant::now() + lease)
     }
 
-    /// Gives back copies before their lease ends. Returns whether the hold existed, as [`Self::renew`] does.
+    /// Gives back copies before their lease ends. Returns whether the hold existed: it does not if the aggregators have
+    /// ended it.
     pub fn release(&self, id: &str) -> bool {
         let Some(number) = self.number_of(id) else {
             return false;
@@ -137,7 +195,7 @@ impl Kept {
         let mut table = self.table();
         let hold = table.holds.take(number);
         note(&table, true);
-        hold.is_some_and(|hold| !hold.is_over())
+        hold.is_some_and(|leased| !leased.hold.is_over())
     }
 
     /// Settles an estimate. `None` if it does not exist, or can no longer be settled.

@@ -2,6 +2,7 @@
 
 mod faults;
 mod kinds;
+mod revoked;
 mod strict;
 
 use std::time::Duration;
