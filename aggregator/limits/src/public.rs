@@ -121,10 +121,9 @@ impl Limits {
         }
     }
 
-    /// The least limit of any domain, as agents have to apply it; see [`as_near`]. With tiers it is 0, so that no
-    /// call waits in an agent: a hit stamped before its pair's tier was entered counts nowhere, which happens to a
-    /// call that waited in one agent while another agent sent at once. It is 0 too where only single domains may call:
-    /// those of others are let through until their first is denied.
+    /// The least limit of any domain, as agents have to apply it; see [`as_near`]. With tiers it is 0, so that no call
+    /// waits in an agent: a hit stamped before its pair's tier was entered counts nowhere, which happens to a call that
+    /// waited while another agent sent at once. It is 0 for allow lists, too: others pass until denied.
     fn least_of_any(&self, rate: &RateResource) -> Option<u64> {
         if self.class(rate.default_class()).grants_nothing() {
             return Some(0);

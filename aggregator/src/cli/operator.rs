@@ -113,7 +113,7 @@ pub fn report_all(global: &Global, answers: &[AmendmentView]) -> Result<Exit, Fa
     Ok(Exit::Done)
 }
 
-/// How often an act is sent again because another one came first.
+/// How often an act that expects no version is sent again because another one came first.
 const CONFLICTS_MAX: u32 = 50;
 
 /// Sends an act.
@@ -159,7 +159,6 @@ pub fn asked(
             continue;
         }
         let body = response.body_mut().read_to_string().map_err(&unavailable)?;
-        // Another act came first, which is no matter to whoever expects no version.
         if status == 409 && asked.expected_version.is_none() && conflicts < CONFLICTS_MAX {
             conflicts += 1;
             std::thread::sleep(Duration::from_millis(rand::random_range(5..50)));

@@ -39,7 +39,7 @@ fn a_limits_file_that_the_log_refuses_is_bad() {
     served.signal("HUP");
     let is_good = || served.metric("tollgate_limits_file_bad") == 0.0;
     served.await_json("/v1/limits", |_| is_good());
-    // A document that names the resource otherwise removes the rows, and it is said how many.
+    // A document that names the resource otherwise removes the rows; the log says how many.
     std::fs::write(&path, LIMITS.replace(RESOURCE, "misspelt")).expect("written");
     served.signal("HUP");
     let line = served.line_with("removes its 1 row ");

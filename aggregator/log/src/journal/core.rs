@@ -23,8 +23,9 @@ use super::end_recorder::EndRecorder;
 use super::error::OpenError;
 use super::layout;
 use super::opening::{self, OpenReport};
-use super::partition::{JournalCursor, Partition, Terms};
+use super::partition::{Partition, Terms};
 use super::retention::{self, Bounds};
+use super::segment::JournalCursor;
 use super::{Ack, JournalConfig, RECORD_BYTES_MAX};
 
 /// How many bytes each follower that is behind reads from disk in one turn, at least: appends wait meanwhile, so it

@@ -17,11 +17,11 @@ use super::partition::Partition;
 pub(super) struct EndRecorder {
     /// What the file has.
     recorded: KnownEnds,
-    running: Option<Recording>,
+    running: Option<EndWrite>,
 }
 
 /// A new content of the file, while it is being written.
-struct Recording {
+struct EndWrite {
     ends: KnownEnds,
     job: Box<dyn Syncing>,
 }
@@ -69,7 +69,7 @@ impl EndRecorder {
 
     /// Waits for the recording that runs.
     fn settle(&mut self) -> io::Result<()> {
-        let Some(Recording { ends, job }) = self.running.take() else {
+        let Some(EndWrite { ends, job }) = self.running.take() else {
             return Ok(());
         };
         job.wait()?;
@@ -77,7 +77,7 @@ impl EndRecorder {
         Ok(())
     }
 
-    fn begin(&self, one: &Partition, disk: &Arc<dyn Disk>, dir: &Path) -> Recording {
+    fn begin(&self, one: &Partition, disk: &Arc<dyn Disk>, dir: &Path) -> EndWrite {
         let mut ends = self.recorded.clone();
         ends.raise_to_synced(one);
         let (files, directories) = (one.unsynced_files(), [one.dir.clone(), dir.to_owned()]);
@@ -89,7 +89,7 @@ impl EndRecorder {
             })?;
             written.write(&*on, &to).map_err(at(&layout::ends(&to)))
         }));
-        Recording { ends, job }
+        EndWrite { ends, job }
     }
 }
 

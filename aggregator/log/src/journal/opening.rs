@@ -125,9 +125,7 @@ pub(super) fn open(
     let left_ack = left.map_or(Ack::Synced, |running| running.ack);
     let may_have_lost = last_stop == LastStop::PowerCut && left_ack == Ack::Written;
     let ends = read_ends(&**disk, dir, &description)?;
-    let snapshots = Snapshots::beside(dir, Arc::clone(disk));
-    let unreadable = |(path, error)| OpenError::io(path)(error);
-    snapshots.check_readable().map_err(unreadable)?;
+    let snapshots = readable_snapshots(disk, dir)?;
     let mut recovery = Recovery {
         disk,
         last_stop,
@@ -163,6 +161,14 @@ pub(super) fn open(
         ends,
         report,
     })
+}
+
+/// The snapshots, which this process may read.
+fn readable_snapshots(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Snapshots, OpenError> {
+    let snapshots = Snapshots::beside(dir, Arc::clone(disk));
+    let unreadable = |(path, error)| OpenError::io(path)(error);
+    snapshots.check_readable().map_err(unreadable)?;
+    Ok(snapshots)
 }
 
 /// Removes the snapshots of records that a power cut took, before the log begins a generation: later such a snapshot

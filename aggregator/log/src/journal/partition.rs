@@ -17,7 +17,7 @@ use super::error::{Corruption, ReadError};
 use super::frame::{self, SEGMENT_HEADER_BYTES, SegmentHeader, Tag};
 use super::layout;
 use super::retention::{KeptSegment, RetainedPartition};
-use super::segment::{Ended, SegmentReader};
+use super::segment::{Ended, JournalCursor, SegmentReader};
 
 /// A segment that is full, or old, and gets no more records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -483,28 +483,5 @@ impl Active {
             self.unsynced = false;
         }
         Ok(())
-    }
-}
-
-/// Where a reader of a partition stands.
-#[derive(Default)]
-pub(super) struct JournalCursor {
-    /// The offset to read next.
-    pub next: u64,
-    reader: Option<SegmentReader>,
-}
-
-impl JournalCursor {
-    /// A cursor at `offset`.
-    pub fn at(offset: u64) -> Self {
-        Self {
-            next: offset,
-            reader: None,
-        }
-    }
-
-    /// Moves the cursor to another offset.
-    pub fn move_to(&mut self, offset: u64) {
-        *self = Self::at(offset);
     }
 }

@@ -232,3 +232,26 @@ pub(super) fn read_io(path: &Path) -> impl FnOnce(io::Error) -> ReadError {
     let path = path.to_owned();
     move |source| ReadError::Io { path, source }
 }
+
+/// Where a reader of a partition stands.
+#[derive(Default)]
+pub struct JournalCursor {
+    /// The offset to read next.
+    pub next: u64,
+    pub reader: Option<SegmentReader>,
+}
+
+impl JournalCursor {
+    /// A cursor at `offset`.
+    pub fn at(offset: u64) -> Self {
+        Self {
+            next: offset,
+            reader: None,
+        }
+    }
+
+    /// Moves the cursor to another offset.
+    pub fn move_to(&mut self, offset: u64) {
+        *self = Self::at(offset);
+    }
+}
