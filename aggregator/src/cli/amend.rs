@@ -5,7 +5,7 @@
 //! tollgate reset api.search acme --reason …            its windows are empty, its tiers inactive
 //! tollgate refund api.search acme 50 --reason …        50 granted hits are removed from its windows
 //! tollgate ban --everywhere mallory --for 1h --reason …
-//! tollgate namespaces kill api --reason …              no domain is denied in api; hits are still counted
+//! tollgate namespaces kill api --reason …              nobody is refused in api; hits are still counted
 //! ```
 //!
 //! Each is an amendment in the log, with author and reason. Knows nothing of how aggregators carry it out. What
@@ -109,7 +109,7 @@ pub struct NamespacesArgs {
 
 #[derive(Debug, Subcommand)]
 enum NamespaceVerb {
-    /// Stops denials in a namespace until `restore`; calls are still ruled and counted
+    /// Refuses no call in a namespace until `restore`, whatever its resource; calls are still ruled and counted
     Kill {
         /// The namespace; `*`: all namespaces without switches of their own
         #[arg(value_parser = namespace)]
