@@ -32,7 +32,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use tollgate_limits::Limits;
-use tollgate_limits::versions::LimitsBook;
+use tollgate_limits::versions::{LimitsBook, Version};
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::log_position::Code;
 use tollgate_shared::names::{EVERYBODY, partition_of_pair, partition_of_resource};
@@ -43,7 +43,7 @@ use tollgate_shared::wire::statement::{Scope, Statement};
 
 use crate::range::{Point, Range};
 use crate::replay::{Replay, ReplayError};
-use crate::source::{ReadStep, Source, SourceError, limits_at, limits_of};
+use crate::source::{ReadStep, Source, SourceError, limits_at};
 use crate::start;
 use crate::tags;
 use crate::work::{Model, Progress, Task, Work};
@@ -95,14 +95,23 @@ pub fn explain(
     question: &Question,
     keys: &Keyring,
 ) -> Result<Explanation, ExplainError> {
-    let book = limits_of(source)?;
+    let at = match question {
+        Question::Pair { at, .. } => at.unwrap_or(Timestamp::MAX),
+        Question::Code(_) => Timestamp::MAX,
+    };
+    let (book, then) = limits_at(source, at)?;
+    let book = Arc::new(book);
     let (asked, earlier) = match question {
         Question::Code(code) => (pair_of(source, *code, &book)?, Vec::new()),
         Question::Pair {
             resource,
             domain,
             at,
-        } => pair_at(source, (resource, domain.as_deref()), *at, &book)?,
+        } => {
+            // What was called before the first limits arrived under them.
+            let version = then.as_ref().or(book.versions().next());
+            pair_at((resource, domain.as_deref()), *at, version, &book)
+        }
     };
     let explanation = explanation_of(source, asked, &earlier, keys)?;
     Ok(Explanation {
@@ -111,24 +120,16 @@ pub fn explain(
     })
 }
 
-/// The question about a pair under the limits of the instant; without one, under the latest, with the other domains as
-/// which earlier versions limited the pair.
+/// The question about a pair under the limits of a version; without an instant, with the other domains as which earlier
+/// versions limited the pair.
 fn pair_at(
-    source: &dyn Source,
     (resource, domain): (&str, Option<&str>),
     at: Option<Timestamp>,
-    book: &LimitsBook,
-) -> Result<(AskedPair, Vec<String>), ExplainError> {
+    version: Option<&Arc<Version>>,
+    book: &Arc<LimitsBook>,
+) -> (AskedPair, Vec<String>) {
     let until = at.map_or(FollowUntil::End, FollowUntil::Instant);
-    let version = match at {
-        // What was called before the first limits arrived under them.
-        Some(at) => limits_at(source, at)?
-            .latest()
-            .or(book.versions().next())
-            .cloned(),
-        None => book.latest().cloned(),
-    };
-    let limits = version.as_ref().map(|version| &*version.limits);
+    let limits = version.map(|version| &*version.limits);
     let limited = domain.map(|domain| limited_as(limits, resource, domain));
     let mut earlier: Vec<String> = Vec::new();
     if let (None, Some(domain), Some(limited)) = (at, domain, &limited) {
@@ -145,8 +146,9 @@ fn pair_at(
         until,
         code: None,
         of_copies: limits.is_some_and(|limits| limits.copies(resource).is_some()),
+        book: Arc::clone(book),
     };
-    Ok((asked, earlier))
+    (asked, earlier)
 }
 
 /// The pair of an address is that of the network as which the address is limited.
@@ -231,6 +233,8 @@ pub(crate) struct AskedPair {
     /// Whether copies of the resource are limited, and not its rate: by the limits under which the denial was stated,
     /// or that were in force at the instant.
     pub of_copies: bool,
+    /// All limits versions of the log, which are read once for a question.
+    pub book: Arc<LimitsBook>,
 }
 
 /// The beginning of a replay, with the next offset.
@@ -259,7 +263,6 @@ fn begin(
         FollowUntil::Instant(at) => Some(Point::At(at.saturating_sub(LOOK_BACK))),
         FollowUntil::Position(_) | FollowUntil::End => None,
     };
-    let book = Arc::new(limits_of(source)?);
     let begin = |from| {
         let task = Task {
             range: Range { from, to: None },
@@ -270,7 +273,7 @@ fn begin(
         let work = Work {
             source,
             task: &task,
-            book: Arc::clone(&book),
+            book: Arc::clone(&asked.book),
             progress: &Progress::default(),
         };
         start::begin(&work, partition)
@@ -295,7 +298,11 @@ fn begin(
 const LOOK_BACK: tollgate_shared::time::Span = tollgate_shared::time::Span::from_secs(900);
 
 /// The pair that a code is about.
-fn pair_of(source: &dyn Source, code: Code, book: &LimitsBook) -> Result<AskedPair, ExplainError> {
+fn pair_of(
+    source: &dyn Source,
+    code: Code,
+    book: &Arc<LimitsBook>,
+) -> Result<AskedPair, ExplainError> {
     let none = |why: &str| ExplainError::NotThere(format!("{code}: {why}"));
     if source.partitions() <= code.partition {
         return Err(none("the log has no such partition"));
@@ -309,6 +316,7 @@ fn pair_of(source: &dyn Source, code: Code, book: &LimitsBook) -> Result<AskedPa
         until: FollowUntil::Position((offset, code.position.entry)),
         code: Some(code),
         of_copies: false,
+        book: Arc::clone(book),
     };
     let of_copies = |resource: &str| AskedPair {
         of_copies: true,

@@ -14,8 +14,10 @@ pub mod journal;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 
+use std::sync::Arc;
+
 use super::range::{Point, Range, Utc};
-use tollgate_limits::versions::LimitsBook;
+use tollgate_limits::versions::{LimitsBook, Version};
 use tollgate_log::Chunks;
 use tollgate_log::{Delivered, Stream};
 use tollgate_shared::time::Timestamp;
@@ -167,27 +169,35 @@ pub fn nothing_in(source: &dyn Source, range: &Range) -> String {
 ///
 /// If the log cannot be read.
 pub fn limits_of(source: &dyn Source) -> Result<LimitsBook, SourceError> {
-    limits_at(source, Timestamp::MAX)
+    let (book, _) = limits_at(source, Timestamp::MAX)?;
+    Ok(book)
 }
 
-/// All limits versions that a log had at an instant of append time.
+/// All limits versions that a log has now, and the last one that it had at an instant of append time.
 ///
 /// # Errors
 ///
 /// If the log cannot be read.
-pub(crate) fn limits_at(source: &dyn Source, at: Timestamp) -> Result<LimitsBook, SourceError> {
+pub(crate) fn limits_at(
+    source: &dyn Source,
+    at: Timestamp,
+) -> Result<(LimitsBook, Option<Arc<Version>>), SourceError> {
     let mut book = LimitsBook::default();
+    let mut then = None;
     let mut cursor = source.open(Stream::Limits, 0, 0)?;
     loop {
         match cursor.read()? {
             ReadStep::Records(records) => {
-                for record in records.iter().filter(|record| record.appended <= at) {
+                for record in &records {
                     // Every aggregator refuses a version that cannot be read.
                     let _ = book.read(record.offset, record.appended, &record.bytes);
+                    if record.appended <= at {
+                        then = book.latest().cloned();
+                    }
                 }
             }
             ReadStep::Gone { .. } => {}
-            ReadStep::End => return Ok(book),
+            ReadStep::End => return Ok((book, then)),
         }
     }
 }
