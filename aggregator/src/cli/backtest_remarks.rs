@@ -7,7 +7,6 @@ use tollgate_replay::backtest::read::{Recording, RowReading};
 use tollgate_replay::backtest::suggest::Suggestion;
 use tollgate_replay::range::Utc;
 use tollgate_shared::escape::escaped;
-use tollgate_shared::networks::NetworkText;
 use tollgate_shared::time::Timestamp;
 
 use super::backtest_limits::Document;
@@ -52,11 +51,7 @@ fn shared<'a>(
     let Some(domain) = domain else {
         return Vec::new();
     };
-    let is_part = |rate: &RateResource| {
-        let mut text = NetworkText::default();
-        let addresses = rate.addresses();
-        addresses.is_some_and(|of| of.domain_of(domain, &mut text) != domain)
-    };
+    let is_part = |rate: &RateResource| rate.limited_as(domain).is_ok_and(|of| of != domain);
     let shared = rates.filter(|(_, rate)| rate.global().is_some() || is_part(rate));
     shared.map(|(of, _)| escaped(of).to_string()).collect()
 }

@@ -118,6 +118,13 @@ fn limits_without_their_first_segment_are_damage() {
     assert_eq!(damage(&kit, Stream::Limits).offset, 0);
 }
 
+/// A journal without a thread, opened at 1 s.
+fn core_of(kit: &Kit) -> Core {
+    let (disk, now) = (Arc::clone(&kit.disk), Timestamp::from_millis(1_000));
+    let opened = Core::open(kit.config.clone(), disk, kit.boot.as_deref(), now);
+    opened.expect("opens").0
+}
+
 /// Appends a record in each of these partitions of a journal without a thread.
 fn append(core: &mut Core, now_ms: u64, partitions: &[(Stream, u32)]) {
     let appends = partitions.iter().map(|(stream, partition)| {
@@ -138,9 +145,7 @@ fn a_killed_first_process_has_recorded_what_began() {
     for (turns, noticed) in [(0, 0), (1, 1), (2, 2), (3, 3)] {
         for (at, (stream, partition)) in all.into_iter().enumerate() {
             let kit = kit_on(&FaultyDisk::default());
-            let (disk, now) = (Arc::clone(&kit.disk), Timestamp::from_millis(1_000));
-            let opened = Core::open(kit.config.clone(), disk, kit.boot.as_deref(), now);
-            let mut core = opened.expect("opens").0;
+            let mut core = core_of(&kit);
             append(&mut core, 1_500, &all);
             for turn in 1..=turns {
                 append(&mut core, 1_500 + turn * 1_000, &[]);
@@ -169,9 +174,7 @@ fn a_killed_first_process_has_recorded_what_began() {
 #[test]
 fn each_record_of_limits_is_recorded_and_of_others_the_first() {
     let kit = kit_on(&FaultyDisk::default());
-    let (disk, now) = (Arc::clone(&kit.disk), Timestamp::from_millis(1_000));
-    let opened = Core::open(kit.config.clone(), disk, kit.boot.as_deref(), now);
-    let mut core = opened.expect("opens").0;
+    let mut core = core_of(&kit);
     let both = [(Stream::Limits, 0), (Stream::Hits, 1)];
     for turn in 1..=8 {
         append(&mut core, turn * 1_000, if turn <= 4 { &both } else { &[] });
@@ -193,9 +196,7 @@ fn recorded(kit: &Kit, name: &str) -> Option<u64> {
 fn appends_do_not_wait_until_an_end_is_recorded() {
     let disk = FaultyDisk::default();
     let kit = kit_on(&disk);
-    let now = Timestamp::from_millis(1_000);
-    let opened = Core::open(kit.config.clone(), Arc::clone(&kit.disk), None, now);
-    let mut core = opened.expect("opens").0;
+    let mut core = core_of(&kit);
     disk.set(Faults {
         slow: true,
         ..Faults::default()
@@ -215,9 +216,7 @@ fn appends_do_not_wait_until_an_end_is_recorded() {
 fn an_end_that_may_not_be_durable_is_never_recorded() {
     let disk = FaultyDisk::default();
     let kit = kit_on(&disk);
-    let now = Timestamp::from_millis(1_000);
-    let opened = Core::open(kit.config.clone(), Arc::clone(&kit.disk), None, now);
-    let mut core = opened.expect("opens").0;
+    let mut core = core_of(&kit);
     append(&mut core, 1_500, &[(Stream::Hits, 0)]);
     disk.set(Faults {
         sync: true,
