@@ -8,11 +8,12 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::binary;
+use crate::http;
 use crate::kafka::LocalKafka;
 
 /// How long it may take until it listens.
@@ -48,14 +49,26 @@ impl Drop for Serving {
 }
 
 impl Serving {
-    /// Starts an aggregator with these limits, with its journal in `dir`.
+    /// Starts an aggregator with these limits, with its journal in `dir`, and waits until it is ready: calls that
+    /// the log takes before the limits are in force count nowhere. On a busy disk that takes a second.
     ///
     /// # Panics
     ///
-    /// If it does not start, or does not listen in time.
+    /// If it does not start, or is not ready in time.
     pub fn start(dir: &Path, limits: &str, partitions: u32) -> Self {
         let partitions = partitions.to_string();
-        Self::start_at(dir, limits, ANY, &["--partitions", &partitions])
+        let serving = Self::start_at(dir, limits, ANY, &["--partitions", &partitions]);
+        let until = Instant::now() + START_WITHIN;
+        while !serving.is_ready() {
+            assert!(Instant::now() < until, "it is not ready");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        serving
+    }
+
+    fn is_ready(&self) -> bool {
+        let answer = http::get_text(self.http.as_str(), "/readyz").unwrap_or_default();
+        answer.contains(r#""ready":true"#)
     }
 
     /// The same with an address for agents, and with further arguments.
