@@ -359,7 +359,7 @@ fn topic_word(text: &str) -> Option<String> {
 impl LimitsFile {
     fn read(source: &mut ConfigSource, kind: LogKind) -> Self {
         let file = source.file("limits.file");
-        let follow = source.truth("limits.follow_file");
+        let follow = source.truth_or_empty("limits.follow_file");
         Self {
             file,
             follow: follow.unwrap_or(kind == LogKind::Journal),

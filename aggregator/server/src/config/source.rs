@@ -326,14 +326,25 @@ impl ConfigSource {
 
     /// A boolean, or `None` if it is not stated.
     pub fn truth(&mut self, path: &'static str) -> Option<bool> {
-        let read = |text: &str| match text {
-            "true" => Some(Some(true)),
-            "false" => Some(Some(false)),
-            _ => None,
-        };
+        let read = |text: &str| Some(Some(truth_of(text)?));
         self.take(path, "true or false", None, read, |value| {
             value.as_bool().map(Some)
         })
+    }
+
+    /// The same, for an option whose default depends on others: an empty text is that default, and `None`.
+    pub fn truth_or_empty(&mut self, path: &'static str) -> Option<bool> {
+        let read = |text: &str| match text {
+            "" => Some(None),
+            _ => Some(Some(truth_of(text)?)),
+        };
+        self.take(
+            path,
+            "true or false, or an empty text",
+            None,
+            read,
+            |value| value.as_bool().map(Some),
+        )
     }
 
     /// A duration of at least `least`.
@@ -393,5 +404,13 @@ impl ConfigSource {
                     .collect()
             },
         )
+    }
+}
+
+fn truth_of(text: &str) -> Option<bool> {
+    match text {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
     }
 }

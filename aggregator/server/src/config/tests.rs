@@ -286,6 +286,15 @@ fn the_limits_file_is_followed_where_the_log_is_a_journal() {
     assert!(follow("limits.follow_file = true\nlog.kind = \"journal\""));
     #[cfg(feature = "kafka")]
     assert!(!follow("log.kind = \"kafka\""));
+    // The shipped file says so, too: `--kafka` beside it must not push a file over newer versions at each start.
+    #[cfg(feature = "kafka")]
+    assert!(!follow(
+        &SHIPPED.replace("kind = \"journal\"", "kind = \"kafka\"")
+    ));
+    assert_eq!(
+        faults("limits.follow_file = \"yes\""),
+        ["tollgate.toml: limits.follow_file = \"yes\": expected true or false, or an empty text"]
+    );
 }
 
 #[test]
