@@ -42,8 +42,10 @@ struct Book {
     members: BTreeMap<Box<str>, (MemberRecord, u64)>,
     /// The instance that had a name before the current one.
     before: BTreeMap<Box<str>, u128>,
-    /// Names that two aggregators use.
-    twins: BTreeSet<Box<str>>,
+    /// When an instance last had a name again, after another one had it: two aggregators use the name.
+    shared: BTreeMap<Box<str>, u64>,
+    /// Names among them that were logged.
+    logged: BTreeSet<Box<str>>,
     /// The append time of the newest statement.
     newest_ms: u64,
 }
@@ -61,11 +63,8 @@ impl Book {
         {
             let before = self.before.insert(name.into(), known.instance);
             // A predecessor that comes back is no predecessor: two processes share the name.
-            if before == Some(member.instance) && self.twins.insert(name.into()) {
-                tracing::error!(
-                    name,
-                    "two aggregators have this name, and each hides the other: give each its own (`name`, --name)"
-                );
+            if before == Some(member.instance) {
+                self.shared.insert(name.into(), appended_ms);
             }
         }
         match member {
@@ -74,9 +73,30 @@ impl Book {
         }
     }
 
+    /// Logs each name that two aggregators use now, once for as long as they do. To be called when everything was read:
+    /// what is older may be long over.
+    fn log_shared_names(&mut self) {
+        let since = self.since();
+        self.shared.retain(|_, at| since <= *at);
+        self.logged.retain(|name| self.shared.contains_key(name));
+        for name in self.shared.keys() {
+            if self.logged.insert(name.clone()) {
+                tracing::error!(
+                    name,
+                    "two aggregators have this name, and each hides the other: give each its own (`name`, --name)"
+                );
+            }
+        }
+    }
+
+    /// Statements from before this append time are those of aggregators that are gone.
+    fn since(&self) -> u64 {
+        self.newest_ms.saturating_sub(SILENCE_MAX.as_millis())
+    }
+
     /// The other aggregators that are alive, by name.
     fn others(&self, instance: u128) -> Vec<(Box<str>, MemberRecord)> {
-        let since = self.newest_ms.saturating_sub(SILENCE_MAX.as_millis());
+        let since = self.since();
         self.members
             .iter()
             .filter(|(_, (member, said_ms))| since <= *said_ms && member.instance != instance)
@@ -200,18 +220,22 @@ impl Thread {
             return;
         }
         let (mut book, mut known) = (Book::default(), Vec::new());
-        let (mut state_at, mut has_heard) = (Instant::now(), false);
+        // Once a statement of its own has come back, all that were there before have been read.
+        let (mut state_at, mut has_heard, mut has_read) = (Instant::now(), false, false);
         loop {
             if state_at <= Instant::now() {
                 self.state(Some(&self.me.encode()));
                 state_at = Instant::now() + STATE_EVERY;
+                if has_read {
+                    book.log_shared_names();
+                }
                 if silence.goes_on() && self.begin_again(has_heard) {
                     has_heard = false;
                 }
             }
             match self.consumer.poll(POLL) {
                 Some(Ok(message)) => {
-                    enter(&mut book, &message);
+                    has_read |= enter(&mut book, &message) == Some(self.me.instance);
                     silence.broken();
                     has_heard = true;
                 }
@@ -307,7 +331,8 @@ impl Thread {
     }
 }
 
-fn enter(book: &mut Book, message: &BorrowedMessage<'_>) {
+/// Enters a statement, and returns whose it is.
+fn enter(book: &mut Book, message: &BorrowedMessage<'_>) -> Option<u128> {
     let name = std::str::from_utf8(message.key().unwrap_or_default()).unwrap_or_default();
     let appended = message.timestamp().to_millis().unwrap_or(0);
     let member = match message.payload().map(MemberRecord::decode) {
@@ -318,7 +343,9 @@ fn enter(book: &mut Book, message: &BorrowedMessage<'_>) {
             None
         }
     };
+    let instance = member.as_ref().map(|member| member.instance);
     book.enter(name, member, u64::try_from(appended).unwrap_or(0));
+    instance
 }
 
 #[cfg(test)]
@@ -337,16 +364,34 @@ mod tests {
 
     #[test]
     fn two_members_of_one_name_differ_from_a_restarted_one() {
+        let logged = |book: &mut Book| -> usize {
+            book.log_shared_names();
+            book.logged.len()
+        };
         let mut book = Book::default();
         for (instance, ms) in [(1, 1_000), (2, 2_000), (2, 4_000), (3, 6_000)] {
             book.enter("a/agg", Some(member(instance)), ms);
+            assert_eq!(logged(&mut book), 0, "started again, twice");
         }
-        assert!(book.twins.is_empty(), "started again, twice");
         book.enter("a/agg", Some(member(2)), 7_000);
-        assert_eq!(
-            book.twins.iter().map(|n| &**n).collect::<Vec<_>>(),
-            ["a/agg"]
-        );
+        assert_eq!(logged(&mut book), 1);
+        book.enter("a/agg", Some(member(3)), 8_000);
+        book.enter("a/agg", Some(member(3)), 16_000);
+        assert_eq!(logged(&mut book), 1, "eight seconds");
+        book.enter("a/other", Some(member(4)), 16_001);
+        assert_eq!(logged(&mut book), 0, "the other one has gone");
+        book.enter("a/agg", Some(member(2)), 17_000);
+        assert_eq!(logged(&mut book), 1, "it is back");
+    }
+
+    #[test]
+    fn names_that_two_members_shared_long_ago_are_not_logged() {
+        let mut book = Book::default();
+        for (instance, ms) in [(1, 1_000), (2, 2_000), (1, 3_000), (9, 60_000)] {
+            book.enter("a/agg", Some(member(instance)), ms);
+        }
+        book.log_shared_names();
+        assert!(book.logged.is_empty());
     }
 
     #[test]
