@@ -66,7 +66,10 @@ use recreated::{
 use rights::a_missing_right_is_named_with_its_topic_and_operation;
 use roles::{a_wrong_password_is_reported, each_role_needs_exactly_the_documented_rights};
 use state::{hourly_snapshots_stay_where_configured, snapshots_are_read_whole_or_skipped};
-use topics::the_command_creates_topics_and_reports_differences;
+use topics::{
+    commands_on_logs_name_a_topic_of_hits_with_further_partitions,
+    the_command_creates_topics_and_reports_differences,
+};
 
 fn main() -> ExitCode {
     let trials = trials![
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         an_operator_may_ask_any_aggregator_of_a_fleet,
         any_aggregator_answers_for_the_fleet_and_names_silent_ones,
         the_command_creates_topics_and_reports_differences,
+        commands_on_logs_name_a_topic_of_hits_with_further_partitions,
         the_demonstration_runs_on_a_real_kafka,
         agents_of_two_groups_are_unaffected_by_a_kill,
         either_of_two_groups_may_be_killed_without_extra_calls,

@@ -84,3 +84,21 @@ pub fn the_command_creates_topics_and_reports_differences(kafka: &LocalKafka) {
         .expect("runs");
     assert_eq!(nobody.status.code(), Some(69), "{nobody:?}");
 }
+
+pub fn commands_on_logs_name_a_topic_of_hits_with_further_partitions(kafka: &LocalKafka) {
+    let prefix = kafka.fresh_name("further");
+    create(kafka, &format!("{prefix}.hits"), 5, &[]);
+    create(kafka, &format!("{prefix}.denials"), 3, &[]);
+    create(kafka, &format!("{prefix}.limits"), 1, &[]);
+    for verb in [&["audit"][..], &["explain", "api.search", "acme"]] {
+        let output = tollgate()
+            .args(verb)
+            .args(["--kafka", kafka.bootstrap(), "--topic-prefix", &prefix])
+            .output()
+            .expect("runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(78), "{errors}");
+        let expected = format!("kafka topic `{prefix}.hits`: partitions = 5: expected 3: ");
+        assert!(errors.contains(&expected), "{errors}");
+    }
+}

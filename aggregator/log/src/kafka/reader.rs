@@ -13,7 +13,7 @@ use tollgate_shared::time::Timestamp;
 
 use super::super::{Delivered, Stream};
 use super::state::StateTopic;
-use super::topics::{self, Names, Topic};
+use super::topics::{self, Expected, Names, Topic};
 use super::{KafkaConfig, KafkaFault, consumer, reason, rights};
 
 /// How long brokers may take to answer, and how long no record may come although there are some.
@@ -52,28 +52,56 @@ pub enum KafkaRead {
     End,
 }
 
-/// How many partitions the `hits` topic of a log has.
+/// How many partitions a log has.
 ///
 /// # Errors
 ///
-/// If no broker answers, or there is no such topic.
+/// If no broker answers, there is no `hits` topic, or `denials` has another number of partitions: somebody added some,
+/// and no aggregator rules the hits in them.
 pub fn partitions(config: &KafkaConfig) -> Result<u32, KafkaFault> {
     let client = consumer::create(config)?;
-    let topic = Names::of(config).of_stream(Stream::Hits).to_owned();
-    let metadata = patiently(config, |within| client.fetch_metadata(Some(&topic), within))?
+    let names = Names::of(config);
+    let (hits, denials) = (
+        names.of_stream(Stream::Hits),
+        names.of_stream(Stream::Denials),
+    );
+    let count = match partitions_of(&client, config, hits)? {
+        0 => {
+            return Err(KafkaFault::Client {
+                why: format!("no topic `{hits}`"),
+            });
+        }
+        count => count,
+    };
+    match partitions_of(&client, config, denials)? {
+        0 => Ok(count),
+        expected if count == expected => Ok(count),
+        expected => Err(KafkaFault::Unfit {
+            topic: hits.to_owned(),
+            setting: "partitions",
+            found: count.to_string(),
+            expected: Expected::Exactly(u64::from(expected)),
+            why: "hits and denials have the same number of partitions, for ever",
+        }),
+    }
+}
+
+/// How many partitions a topic has; 0 if there is no such topic.
+fn partitions_of(
+    client: &consumer::Client,
+    config: &KafkaConfig,
+    topic: &str,
+) -> Result<u32, KafkaFault> {
+    let metadata = patiently(config, |within| client.fetch_metadata(Some(topic), within))?
         .map_err(|error| unreached(config, &error))?;
     let found = metadata.topics().iter().find(|t| t.name() == topic);
     if let Some(error) = found.and_then(|found| found.error())
         && RDKafkaErrorCode::from(error) == RDKafkaErrorCode::TopicAuthorizationFailed
     {
-        return Err(rights::missing(&topic, "Describe"));
+        return Err(rights::missing(topic, "Describe"));
     }
-    match found.map_or(0, |topic| topic.partitions().len()) {
-        0 => Err(KafkaFault::Client {
-            why: format!("no topic `{topic}`"),
-        }),
-        count => Ok(u32::try_from(count).unwrap_or(u32::MAX)),
-    }
+    let count = found.map_or(0, |topic| topic.partitions().len());
+    Ok(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 /// How many records the `hits` topic has, in all partitions; markers of transactions count as records.

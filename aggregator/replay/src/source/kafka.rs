@@ -153,7 +153,9 @@ fn fault(fault: KafkaFault) -> SourceError {
         KafkaFault::NotAuthorised { .. } | KafkaFault::NotAuthenticated { .. } => {
             SourceError::NotAuthorised(text)
         }
-        KafkaFault::Property { .. } | KafkaFault::Reserved { .. } => SourceError::Settings(text),
+        KafkaFault::Property { .. } | KafkaFault::Reserved { .. } | KafkaFault::Unfit { .. } => {
+            SourceError::Settings(text)
+        }
         _ => SourceError::Missing(text),
     }
 }

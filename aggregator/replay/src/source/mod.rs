@@ -37,7 +37,7 @@ pub enum SourceError {
     /// Access is refused.
     #[error("{0}")]
     NotAuthorised(String),
-    /// The settings for the connection are wrong.
+    /// The settings for the connection are wrong, or those of a topic.
     #[error("{0}")]
     Settings(String),
 }
