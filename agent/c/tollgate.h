@@ -32,7 +32,8 @@
  * TG_FORKED in the answer's flags, and counts it (tg_counts.calls_forked); tg_rate, tg_copies, tg_ready, tg_record,
  * tg_settle and tg_release return TG_E_FORKED. Open an agent in each child. The parent continues as before.
  *
- * Text is UTF-8. Domains are passed with their length; the empty domain is a domain like any other.
+ * Text is UTF-8. Domains are passed with their length; the empty domain is a domain like any other. Bytes of a domain
+ * that are not UTF-8 count as U+FFFD, as everywhere in Tollgate: a client that may choose the bytes gets no call free.
  */
 #ifndef TOLLGATE_H
 #define TOLLGATE_H
@@ -53,7 +54,7 @@ extern "C" {
 #define TG_NOT_YET 2 /* tg_ready, tg_close: not within the given time */
 
 #define TG_E_INVALID (-1)  /* a null pointer, 0 copies, a call that does not fit the resource */
-#define TG_E_UTF8 (-2)     /* a text that is not UTF-8 */
+#define TG_E_UTF8 (-2)     /* a text, other than a domain, that is not UTF-8 */
 #define TG_E_HANDLE (-3)   /* a handle that is not open, or of another kind */
 #define TG_E_SETTINGS (-4) /* invalid settings, or files that cannot be read */
 #define TG_E_FULL (-5)     /* 1,048,576 handles are open */

@@ -11,7 +11,7 @@
 //	}
 //
 // Only Open, Ready and Close wait. Nil means that the call may proceed. After a mistake of the caller (a handle that
-// was freed, text that is not UTF-8) a call may proceed, too: limits never break a service.
+// was freed) a call may proceed, too: limits never break a service. Bytes of a domain that are not UTF-8 count as U+FFFD.
 package tollgate
 
 /*

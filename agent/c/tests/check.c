@@ -90,6 +90,15 @@ static void a_refusal_has_everything_for_an_answer(tg_handle agent) {
     EXPECT(tg_free(search) == TG_OK);
 }
 
+static void bytes_that_are_not_utf8_are_limited(tg_handle agent) {
+    tg_handle search = rate_of(agent, "api.search");
+    tg_answer answer;
+    until_refused(search, "ac\xffme", &answer);
+    EXPECT(tg_peek(search, "ac\xef\xbf\xbdme", 7, &answer) == TG_DENIED);
+    EXPECT(tg_record(search, "\xff", 1, 1) == TG_OK);
+    EXPECT(tg_free(search) == TG_OK);
+}
+
 static void more_than_can_be_granted_is_refused_for_good(tg_handle agent) {
     tg_handle tokens = rate_of(agent, "llm.tokens");
     tg_handle estimate = 7;
@@ -194,6 +203,7 @@ int main(int count, char **arguments) {
     EXPECT(tg_rate(agent, NULL, &agent) == TG_E_INVALID && agent == 0);
     agent = opened("check");
     a_refusal_has_everything_for_an_answer(agent);
+    bytes_that_are_not_utf8_are_limited(agent);
     more_than_can_be_granted_is_refused_for_good(agent);
     copies_are_taken_and_given_back(agent);
     a_child_lets_through_and_opens_its_own(agent);

@@ -112,7 +112,8 @@ end
 -- Calls that were let through because there was no domain to count them for.
 M.undecided = 0
 
--- Domains are texts. nil, as of a missing header, is no domain: it uses up no limit.
+-- Domains are texts; bytes that are not UTF-8 count as U+FFFD. nil, as of a missing header, is no domain: it uses up no
+-- limit.
 local function named(domain)
     if type(domain) == "string" then
         return domain

@@ -231,6 +231,13 @@ assert(agent:stats().invalid == 20, "invalid")
 assert(search:settle(tokens, 1) and search:settle(nil, 1), "settle")
 assert(not search:peek("lua"), "locked out")
 assert(agent:stats().connections_refused == 0, "stats")
+local calls = 0
+while not search:hit("lua\255") do
+    calls = calls + 1
+    assert(calls < 4000, "never refused")
+    ngx.sleep(0.002)
+end
+assert(search:peek("lua\239\191\189"), "another domain")
 ngx.say("all as promised")
 return ngx.exit(ngx.HTTP_OK)
 "#;

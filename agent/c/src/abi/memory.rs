@@ -3,40 +3,48 @@
 //! What stays true: nothing here is read or written before it is known not to be null and to be aligned. Whether the
 //! memory exists is the caller's promise, which each function passes on.
 
+use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
 
 use crate::answers::TgAnswer;
 use crate::faults::CallFault;
 
-/// The longest text that is read: a greater length is a mistake of the caller.
-const TEXT_MAX: usize = 1 << 20;
+/// The longest domain that is read: a greater length is a mistake of the caller.
+const DOMAIN_MAX: usize = 1 << 20;
 
-/// A text of `len` bytes. An empty one may be null, as in Go.
+/// A domain of `len` bytes, with U+FFFD in place of those that are not UTF-8: who may choose a domain's bytes could
+/// otherwise choose to have no limit. An empty one may be null, as in Go.
 ///
 /// # Safety
 ///
-/// `text` is null, or points to `len` bytes that can be read, and that no thread writes to while `'a` lasts.
+/// `domain` is null, or points to `len` bytes that can be read, and that no thread writes to while `'a` lasts.
 #[inline]
-pub(super) unsafe fn text<'a>(
-    what: &'static str,
-    text: *const c_char,
+pub(super) unsafe fn domain<'a>(
+    domain: *const c_char,
     len: usize,
-) -> Result<&'a str, CallFault> {
+) -> Result<Cow<'a, str>, CallFault> {
+    let what = "domain";
     if len == 0 {
-        return Ok("");
+        return Ok(Cow::Borrowed(""));
     }
-    if text.is_null() {
+    if domain.is_null() {
         return Err(CallFault::Pointer { what });
     }
-    if TEXT_MAX < len {
-        let max = TEXT_MAX;
+    if DOMAIN_MAX < len {
+        let max = DOMAIN_MAX;
         return Err(CallFault::TooLong { what, len, max });
     }
     // SAFETY: not null; `len` bytes can be read and stay as they are, by this function's contract; bytes need no
     // alignment; and `len` is far below `isize::MAX`.
-    let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), len) };
-    checked(what, bytes)
+    let bytes = unsafe { std::slice::from_raw_parts(domain.cast::<u8>(), len) };
+    // It finds out faster than `from_utf8_lossy` that all are UTF-8.
+    Ok(std::str::from_utf8(bytes).map_or_else(|_| lossy(bytes), Cow::Borrowed))
+}
+
+#[cold]
+fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
 }
 
 /// A text that ends with a NUL.
@@ -54,11 +62,7 @@ pub(super) unsafe fn c_text<'a>(
     }
     // SAFETY: not null; it ends with a NUL and stays as it is, by this function's contract.
     let text = unsafe { CStr::from_ptr(text) };
-    checked(what, text.to_bytes())
-}
-
-fn checked<'a>(what: &'static str, bytes: &'a [u8]) -> Result<&'a str, CallFault> {
-    std::str::from_utf8(bytes).map_err(|fault| {
+    text.to_str().map_err(|fault| {
         let valid = fault.valid_up_to();
         CallFault::NotUtf8 { what, valid }
     })

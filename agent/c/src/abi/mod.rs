@@ -243,8 +243,8 @@ pub unsafe extern "C" fn tg_record(
 ) -> i32 {
     guarded(|| {
         // SAFETY: the caller's promise, above; it is read during this call alone.
-        let domain = unsafe { memory::text("domain", domain, domain_len) }?;
-        calls::record(rate, domain, copies).map(|()| ALLOWED)
+        let domain = unsafe { memory::domain(domain, domain_len) }?;
+        calls::record(rate, &domain, copies).map(|()| ALLOWED)
     })
 }
 
@@ -320,8 +320,8 @@ unsafe fn answered(
         // SAFETY: the caller's promise; the answer is used until the end of this closure.
         let answer = unsafe { memory::answer(answer) }?;
         // SAFETY: the caller's promise; it is read during this call alone.
-        let domain = unsafe { memory::text("domain", domain, domain_len) }?;
-        let outcome = call(domain)?;
+        let domain = unsafe { memory::domain(domain, domain_len) }?;
+        let outcome = call(&domain)?;
         if let Some(answer) = answer {
             answer.put(&outcome);
         }

@@ -83,17 +83,19 @@ fn null_pointers_are_errors() {
 
 #[test]
 #[cfg_attr(miri, ignore = "opens sockets")]
-fn text_that_is_not_utf8_and_an_impossible_length_are_errors() {
+fn a_name_that_is_not_utf8_and_an_impossible_length_are_errors() {
     let agent = open();
-    let rate = rate(agent);
+    let (rate, mut none) = (rate(agent), 7);
+    // SAFETY: a text with a NUL, and a place for a handle.
+    let code = unsafe { tg_rate(agent, c"ap\xffi".as_ptr(), &mut none) };
+    assert_eq!((code, none), (NOT_UTF8, 0));
+    assert_eq!(last_error(), "resource: not UTF-8 after 2 bytes");
     let mut answer = dirty();
-    assert_eq!(hit(rate, b"ac\xffme", answer.as_mut_ptr()), NOT_UTF8);
-    assert_eq!(last_error(), "domain: not UTF-8 after 2 bytes");
-    let of_fault = head(&answer);
-    assert_eq!((of_fault.code, of_fault.status), (NOT_UTF8, 200), "go on");
     // SAFETY: the test passes an invalid length; it is refused before a byte is read.
-    let code = unsafe { tg_hit(rate, c"acme".as_ptr(), usize::MAX, null_mut()) };
+    let code = unsafe { tg_hit(rate, c"acme".as_ptr(), usize::MAX, answer.as_mut_ptr()) };
     assert_eq!(code, INVALID);
+    let of_fault = head(&answer);
+    assert_eq!((of_fault.code, of_fault.status), (INVALID, 200), "go on");
     tg_free(rate);
     tg_close(agent, 0);
 }
@@ -189,7 +191,6 @@ fn whatever_fails_no_earlier_handle_stays_in_its_place() {
     let code = unsafe { tg_copies(agent, c"jobs".as_ptr(), &mut copies) };
     assert_eq!(code, ALLOWED);
     for (what, domain, len, code) in [
-        ("not UTF-8", c"\xff".as_ptr(), 1, NOT_UTF8),
         ("null", null(), 3, INVALID),
         ("too long", c"acme".as_ptr(), usize::MAX, INVALID),
     ] {
@@ -240,9 +241,19 @@ fn a_panic_is_a_code() {
 
 #[test]
 fn texts_are_read_as_passed() {
-    // SAFETY: three bytes of a text that stays.
-    let text = unsafe { memory::text("domain", c"acme".as_ptr(), 3) };
-    assert_eq!(text.unwrap(), "acm");
+    for (bytes, len, expected) in [
+        (c"acme", 3, "acm"),
+        (c"\xc3\xa9", 2, "\u{e9}"),
+        (c"ac\xffme", 5, "ac\u{fffd}me"),
+        // Cut within a character.
+        (c"\xc3\xa9", 1, "\u{fffd}"),
+    ] {
+        // SAFETY: this many bytes of a text that stays.
+        let domain = unsafe { memory::domain(bytes.as_ptr(), len) }.unwrap();
+        assert_eq!(domain, expected);
+        let is_borrowed = matches!(domain, std::borrow::Cow::Borrowed(_));
+        assert_eq!(is_borrowed, !expected.contains('\u{fffd}'), "{expected}");
+    }
     // SAFETY: a text with a NUL that stays.
     let text = unsafe { memory::c_text("resource", c"acme".as_ptr()) };
     assert_eq!(text.unwrap(), "acme");
