@@ -18,7 +18,8 @@
  *     tg_close(agent, 2000);       before the process ends
  *
  * Codes. Only TG_DENIED means that a call is refused. A negative code is a mistake in the settings or in the calling
- * program; the library has not decided on the call, so let it through. tg_last_error has the text.
+ * program; the library has not decided on the call, so let it through. tg_last_error has the text, and calls_failed
+ * (tg_count) counts such codes.
  *
  * Handles are numbers; 0 means no handle. A call with a handle that was freed, never existed, or is of another kind
  * returns TG_E_HANDLE and never crashes. Handles of rates and copies stay valid after their agent is closed, let
@@ -150,7 +151,8 @@ int32_t tg_ready(tg_handle agent, uint32_t timeout_ms);
 /* In the child of a fork, all counts of a parent's agent are 0 except calls_forked and handles_live. */
 int32_t tg_stats(tg_handle agent, tg_counts *counts);
 
-/* One of the agent's counters. If an agent applies no limits, these tell why:
+/* One of the agent's counters; of a parent's agent, in the child of a fork, all but calls_failed are 0. If an agent
+ * applies no limits, these tell why:
  *
  *   connections_refused  failed because of TLS or tokens: an aggregator with TLS and no tls_ca_file here, an invalid
  *                        certificate, a token that is not accepted, another machine without TLS
@@ -159,6 +161,7 @@ int32_t tg_stats(tg_handle agent, tg_counts *counts);
  *   links_lost           lost, or ended by the aggregator
  *   welcomes             accepted by an aggregator; 0: none was ever reached
  *   feeds_opened         of feeds; 0 although there are welcomes: the feed's address cannot be reached
+ *   calls_failed         of this process: calls that returned a negative code; a hit among them was let through
  *
  * tg_open succeeds in all these cases, since a service has to start without aggregators: watch connections_refused and
  * tg_counts.blind_for_ms, and set `log=stderr` for the reasons. */

@@ -11,7 +11,8 @@
 //	}
 //
 // Only Open, Ready and Close wait. Nil means that the call may proceed. After a mistake of the caller (a handle that
-// was freed) a call may proceed, too: limits never break a service. Bytes of a domain that are not UTF-8 count as U+FFFD.
+// was freed) a call may proceed, too: limits never break a service, and Count("calls_failed") counts such calls. Bytes
+// of a domain that are not UTF-8 count as U+FFFD.
 package tollgate
 
 /*

@@ -149,8 +149,12 @@ func TestMistakesLetThroughAndAreNamed(t *testing.T) {
 		t.Error(denied)
 	}
 	search.Free()
+	before, _ := agent.Count("calls_failed")
 	if denied := search.Hit("go"); denied != nil {
 		t.Error(denied)
+	}
+	if after, err := agent.Count("calls_failed"); after != before+1 {
+		t.Error(before, after, err)
 	}
 }
 

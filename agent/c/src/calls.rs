@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tollgate_agent::{AgentBuilder, Cause, Copies, Rate, Refused};
+use tollgate_agent::{AgentBuilder, Cause, Copies, Rate, Refused, Stats};
 
 use crate::answers::{CallOutcome, TgCounts};
 use crate::faults::CallFault;
@@ -320,7 +320,7 @@ pub(crate) fn count(agent: u64, name: &str) -> Result<u64, CallFault> {
     })?;
     match agent_of(agent)? {
         Asked::Here(agent) => Ok(of(&agent.stats())),
-        Asked::Forked => Ok(0),
+        Asked::Forked => Ok(of(&Stats::default())),
     }
 }
 

@@ -1,12 +1,15 @@
 //! An agent's counters by name: those that tell why no limit is applied.
 //!
 //! By name, so that a counter more changes no layout. What stays true: a name is that of a field of
-//! [`tollgate_agent::Stats`].
+//! [`tollgate_agent::Stats`], except for `calls_failed`, which is the process's.
 
 use tollgate_agent::Stats;
 
+use crate::forks;
+
 /// The names, as `tollgate.h` lists them.
-pub(crate) const NAMES: [&str; 6] = [
+pub(crate) const NAMES: [&str; 7] = [
+    "calls_failed",
     "connections_ended",
     "connections_refused",
     "feeds_opened",
@@ -18,6 +21,7 @@ pub(crate) const NAMES: [&str; 6] = [
 /// Reads the counter of this name.
 pub(crate) fn named(name: &str) -> Option<fn(&Stats) -> u64> {
     Some(match name {
+        "calls_failed" => |_| forks::calls_failed(),
         "connections_ended" => |stats| stats.connections_ended,
         "connections_refused" => |stats| stats.connections_refused,
         "feeds_opened" => |stats| stats.feeds_opened,

@@ -1,4 +1,4 @@
-//! Why a call was not carried out: a negative code, and a text that the thread can read.
+//! Why a call was not carried out: a negative code, and a text that the thread can read. Counts such calls.
 //!
 //! Knows nothing of the calls. What stays true: a fault never means that the service should refuse.
 
@@ -6,8 +6,8 @@ use std::cell::RefCell;
 
 use tollgate_agent::{BuildError, Misuse, SettleError};
 
-use crate::counters;
 use crate::settings::SettingsFault;
+use crate::{counters, forks};
 
 /// Why a call was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -78,9 +78,10 @@ impl CallFault {
         }
     }
 
-    /// Keeps the text for the thread. Returns the code.
+    /// Counts the call, and keeps the text for the thread. Returns the code.
     #[cold]
     pub(crate) fn remember(&self) -> i32 {
+        forks::note_failed();
         // A thread that is ending has no text any more, and reads none.
         let _ = LAST.try_with(|last| {
             if let Ok(mut last) = last.try_borrow_mut() {

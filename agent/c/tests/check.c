@@ -116,6 +116,13 @@ static void more_than_can_be_granted_is_refused_for_good(tg_handle agent) {
     EXPECT(tg_free(tokens) == TG_OK);
 }
 
+static void failed_calls_are_counted(tg_handle agent) {
+    uint64_t before, after;
+    EXPECT(tg_count(agent, "calls_failed", &before) == TG_OK);
+    EXPECT(tg_hit(0, "acme", 4, NULL) == TG_E_HANDLE && tg_record(agent, "acme", 4, 1) == TG_E_HANDLE);
+    EXPECT(tg_count(agent, "calls_failed", &after) == TG_OK && after == before + 2);
+}
+
 static void copies_are_taken_and_given_back(tg_handle agent) {
     tg_handle jobs, held[2], more = 7;
     tg_answer answer;
@@ -205,6 +212,7 @@ int main(int count, char **arguments) {
     a_refusal_has_everything_for_an_answer(agent);
     bytes_that_are_not_utf8_are_limited(agent);
     more_than_can_be_granted_is_refused_for_good(agent);
+    failed_calls_are_counted(agent);
     copies_are_taken_and_given_back(agent);
     a_child_lets_through_and_opens_its_own(agent);
     threads_call_at_once(agent);

@@ -118,7 +118,9 @@ final class Check {
         }
         expect(agent.ready(Duration.ofSeconds(Long.MAX_VALUE)), "for as long as it takes");
         search.free();
+        long failed = agent.count("calls_failed");
         expect(search.hit("java") == null, "a handle that was freed");
+        expect(agent.count("calls_failed") == failed + 1, "not counted");
     }
 
     static void threads(Tollgate agent) throws InterruptedException {

@@ -138,11 +138,18 @@ local function counted(copies)
     return nil, tostring(copies) .. " copies: expected a number from 0 to 4294967295"
 end
 
+-- The error of a call by its code. The library has not decided on such a call: it is let through, and counted in
+-- calls_failed (Agent:stats).
+local function failed(code)
+    return code < 0 and last_error() or nil
+end
+
 local Rate = {}
 Rate.__index = Rate
 
 -- Counts a call of a domain, of one copy or of this many. Returns nil if it is let through, else the answer to a
--- refusal. A call of an impossible number of copies is let through and counts nothing; the second result is the error.
+-- refusal. A call of an impossible number of copies is let through and counts nothing, as is one that the
+-- library cannot carry out; the second result is the error.
 function Rate:hit(domain, copies)
     domain = named(domain)
     if not self.library or not domain then
@@ -164,7 +171,7 @@ function Rate:hit(domain, copies)
     if code == DENIED then
         return told(scratch)
     end
-    return nil
+    return nil, failed(code)
 end
 
 -- The result that hit would have; counts nothing.
@@ -173,13 +180,14 @@ function Rate:peek(domain)
     if not self.library or not domain then
         return nil
     end
-    if self.library.tg_peek(self.handle, domain, #domain, scratch) == DENIED then
+    local code = self.library.tg_peek(self.handle, domain, #domain, scratch)
+    if code == DENIED then
         return told(scratch)
     end
-    return nil
+    return nil, failed(code)
 end
 
--- Counts copies that were used already. Returns true, or nil and an error for an impossible number.
+-- Counts copies that were used already. Returns true, or nil and an error, as for an impossible number.
 function Rate:record(domain, copies)
     local number, err = counted(copies)
     if err then
@@ -187,13 +195,13 @@ function Rate:record(domain, copies)
     end
     domain = named(domain)
     if self.library and domain then
-        self.library.tg_record(self.handle, domain, #domain, number)
+        err = failed(self.library.tg_record(self.handle, domain, #domain, number))
     end
-    return true
+    return not err or nil, err
 end
 
 -- A call whose cost is known afterwards. Returns nil, or the answer to a refusal; and an estimate to settle; and an
--- error for an impossible number of copies, which is let through.
+-- error, as for an impossible number of copies, after which the call is let through.
 function Rate:hit_estimated(domain, copies)
     local number, err = counted(copies)
     if err then
@@ -208,20 +216,20 @@ function Rate:hit_estimated(domain, copies)
         return told(scratch), 0ULL
     end
     -- A call that could not be decided has no estimate; settling it does nothing.
-    return nil, code == 0 and handle_out[0] or 0ULL
+    return nil, code == 0 and handle_out[0] or 0ULL, failed(code)
 end
 
 -- Settles the estimate by the actual cost. Once only. Without an estimate it does nothing. Returns true, or nil and an
--- error for an impossible number of copies, after which the estimate can still be settled.
+-- error. After that for an impossible number of copies the estimate can still be settled.
 function Rate:settle(estimate, copies)
     local number, err = counted(copies)
     if err then
         return nil, err
     end
     if self.library and estimate then
-        self.library.tg_settle(estimate, number)
+        err = failed(self.library.tg_settle(estimate, number))
     end
-    return true
+    return not err or nil, err
 end
 
 -- In nginx: counts the request, and ends it where it is refused. Use it in access_by_lua, in one place a request.
@@ -242,8 +250,8 @@ local Copies = {}
 Copies.__index = Copies
 
 -- Takes copies. Returns nil, or the answer to a refusal; and a hold to release. In nginx release it in log_by_lua,
--- which is run however a request ends. An impossible number of copies is let through without a hold; the third result
--- is the error.
+-- which is run however a request ends. A call of an impossible number of copies, or that the library cannot carry out,
+-- is let through without a hold; the third result is the error.
 function Copies:reserve(domain, copies)
     local number, err = counted(copies or 1)
     if err then
@@ -257,7 +265,7 @@ function Copies:reserve(domain, copies)
     if code == DENIED then
         return told(scratch), 0ULL
     end
-    return nil, code == 0 and handle_out[0] or 0ULL
+    return nil, code == 0 and handle_out[0] or 0ULL, failed(code)
 end
 
 -- Gives the copies back. Without a hold, as after a refusal, it does nothing.
@@ -309,7 +317,8 @@ function Agent:stats()
     for _, name in ipairs(names) do
         stats[name] = tonumber(counts[name])
     end
-    names = { "connections_ended", "connections_refused", "feeds_opened", "links_lost", "names_not_resolved", "welcomes" }
+    names = { "calls_failed", "connections_ended", "connections_refused", "feeds_opened", "links_lost",
+        "names_not_resolved", "welcomes" }
     for _, name in ipairs(names) do
         self.library.tg_count(self.handle, name, count_out)
         stats[name] = tonumber(count_out[0])

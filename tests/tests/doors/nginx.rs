@@ -231,6 +231,13 @@ assert(agent:stats().invalid == 20, "invalid")
 assert(search:settle(tokens, 1) and search:settle(nil, 1), "settle")
 assert(not search:peek("lua"), "locked out")
 assert(agent:stats().connections_refused == 0, "stats")
+local failed = agent:stats().calls_failed
+local closed = setmetatable({ library = search.library, handle = 0ULL }, getmetatable(search))
+local none, why = closed:hit("lua")
+assert(none == nil and why:find("a rate that is open"), "a hit that failed")
+none, why = closed:record("lua", 1)
+assert(none == nil and why:find("a rate that is open"), "a record that failed")
+assert(agent:stats().calls_failed == failed + 2, "calls_failed")
 local calls = 0
 while not search:hit("lua\255") do
     calls = calls + 1
