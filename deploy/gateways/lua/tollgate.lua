@@ -127,15 +127,16 @@ end
 -- Calls that were let through because their number of copies makes no sense.
 M.invalid = 0
 
--- Copies are a number from 0 to 2^32 - 1; C would take another one modulo 2^32, and -1 for four thousand million.
+-- Copies are a whole number from 0 to 2^32 - 1; C would cut off a fraction, and take another one modulo 2^32: -1 for
+-- four thousand million.
 -- Returns nil and an error for it.
 local function counted(copies)
     local number = tonumber(copies)
-    if number and 0 <= number and number < 4294967296 then
+    if number and 0 <= number and number < 4294967296 and number % 1 == 0 then
         return number
     end
     M.invalid = M.invalid + 1
-    return nil, tostring(copies) .. " copies: expected a number from 0 to 4294967295"
+    return nil, tostring(copies) .. " copies: expected a whole number from 0 to 4294967295"
 end
 
 -- The error of a call by its code. The library has not decided on such a call: it is let through, and counted in
@@ -148,8 +149,8 @@ local Rate = {}
 Rate.__index = Rate
 
 -- Counts a call of a domain, of one copy or of this many. Returns nil if it is let through, else the answer to a
--- refusal. A call of an impossible number of copies is let through and counts nothing, as is one that the
--- library cannot carry out; the second result is the error.
+-- refusal. A call of 0 copies is let through and counts nothing. So is one of an impossible number of copies, or
+-- that the library cannot carry out; the second result is the error.
 function Rate:hit(domain, copies)
     domain = named(domain)
     if not self.library or not domain then
@@ -158,7 +159,7 @@ function Rate:hit(domain, copies)
     local err
     if copies then
         copies, err = counted(copies)
-        if err then
+        if err or copies == 0 then
             return nil, err
         end
     end

@@ -216,7 +216,7 @@ pub fn sends_before_a_worker_ends() {
 /// Lua that a request runs in place of the shipped call.
 const MISTAKES: &str = r#"
 local _, tokens = search:hit_estimated("lua", 1)
-for _, copies in ipairs({ -1, 4294967296, 0 / 0, "many" }) do
+for _, copies in ipairs({ -1, 4294967296, 0 / 0, 0.5, 1.5, "many" }) do
     local answer, err = search:hit("lua", copies)
     assert(answer == nil and err, "hit")
     assert(not search:record("lua", copies), "record")
@@ -227,7 +227,10 @@ for _, copies in ipairs({ -1, 4294967296, 0 / 0, "many" }) do
     local held, hold, no = agent:copies("jobs"):reserve("lua", copies)
     assert(held == nil and hold == 0 and no, "reserve")
 end
-assert(agent:stats().invalid == 20, "invalid")
+assert(agent:stats().invalid == 30, "invalid")
+local denied, wrong = search:hit("lua", 0)
+assert(denied == nil and wrong == nil, "0 copies")
+assert(agent:stats().invalid == 30 and agent:stats().calls_failed == 0, "0 copies")
 assert(search:settle(tokens, 1) and search:settle(nil, 1), "settle")
 assert(not search:peek("lua"), "locked out")
 assert(agent:stats().connections_refused == 0, "stats")
