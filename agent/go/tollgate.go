@@ -376,7 +376,17 @@ func deniedOf(refusal *C.tg_answer) *Denied {
 
 // Error describes the refusal: until when, and by which limit.
 func (d *Denied) Error() string {
-	return fmt.Sprintf("tollgate: refused with %d, retry after %v, code %q", d.Status, d.RetryAfter, d.Code)
+	until := "retry after " + d.RetryAfter.String()
+	switch {
+	case d.Never:
+		until = "more than can ever be granted at once"
+	case d.RetryAfter == 0:
+		until = "does not end by itself"
+	}
+	if d.Code != "" {
+		until += fmt.Sprintf(", code %q", d.Code)
+	}
+	return fmt.Sprintf("tollgate: refused with %d, %s", d.Status, until)
 }
 
 // canonical writes the name of a header field like net/http.

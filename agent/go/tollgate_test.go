@@ -84,6 +84,10 @@ func TestCostsAreEstimatedAndSettled(t *testing.T) {
 	if denied := tokens.HitN("go", 101); denied == nil || !denied.Never || denied.RetryAfter != 0 {
 		t.Fatalf("%+v", denied)
 	}
+	never := "tollgate: refused with 429, more than can ever be granted at once"
+	if text := tokens.HitN("go", 101).Error(); text != never {
+		t.Error(text)
+	}
 	estimate, denied := tokens.HitEstimated("go", 60)
 	if denied != nil {
 		t.Fatal(denied)
@@ -108,7 +112,8 @@ func TestCopiesAreTakenAndGivenBack(t *testing.T) {
 	if denied != nil {
 		t.Fatal(denied)
 	}
-	if _, denied := jobs.Reserve("go", 1); denied == nil || denied.Status != 429 {
+	_, denied = jobs.Reserve("go", 1)
+	if denied == nil || denied.Status != 429 || !strings.Contains(denied.Error(), "429, does not end by itself") {
 		t.Fatalf("%+v", denied)
 	}
 	first.Release()
