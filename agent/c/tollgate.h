@@ -68,7 +68,7 @@ extern "C" {
 #define TG_NEAR 2u    /* near a limit: `remaining` is known */
 #define TG_FORKED 4u  /* let through: the handle belongs to this process's parent */
 #define TG_NEVER 8u   /* more at once than can ever be granted (`remaining`): asking again does not help */
-#define TG_UNHELD 16u /* let through without room for a handle: nothing is held or can be settled */
+#define TG_UNHELD 16u /* let through without room: copies count nowhere, hits are counted and cannot be settled */
 
 /* An unknown value. */
 #define TG_UNKNOWN UINT64_MAX
@@ -136,7 +136,7 @@ size_t tg_last_error(char *buffer, size_t capacity);
  *   denials_max          default 1048576, 10 bytes each
  *   resources_max        default 10000
  *   threads_max          default 1024; calls of further threads are decided, and not recorded
- *   holds_max            default 262144
+ *   holds_max            default 262144; copies beyond it are let through with TG_UNHELD
  *   recorder_bytes       for each thread; default 524288
  *   queue_bytes          default 16777216
  */
@@ -161,6 +161,7 @@ int32_t tg_stats(tg_handle agent, tg_counts *counts);
  *   links_lost           lost, or ended by the aggregator
  *   welcomes             accepted by an aggregator; 0: none was ever reached
  *   feeds_opened         of feeds; 0 although there are welcomes: the feed's address cannot be reached
+ *   holds_unrecorded     let through with TG_UNHELD: holds beyond holds_max, or after the agent's end
  *   calls_failed         of this process: calls that returned a negative code; a hit among them was let through
  *
  * tg_open succeeds in all these cases, since a service has to start without aggregators: watch connections_refused and
@@ -197,8 +198,9 @@ int32_t tg_hit_estimated(tg_handle rate, const char *domain, size_t domain_len, 
 int32_t tg_settle(tg_handle estimate, uint32_t copies);
 
 /* Takes copies for as long as they are in use; tg_release gives them back, and frees the handle. After a refusal, or a
- * fault, *hold is 0. For a resource whose copies are granted before use (`reserve = "strict"`) this returns
- * TG_E_INVALID once its limits are known (see tg_ready): no call here waits for a grant. */
+ * fault, *hold is 0. With TG_UNHELD in the answer's flags no aggregator counts the copies; release that hold, too. For
+ * a resource whose copies are granted before use (`reserve = "strict"`) this returns TG_E_INVALID once its limits are
+ * known (see tg_ready): no call here waits for a grant. */
 int32_t tg_reserve(tg_handle copies, const char *domain, size_t domain_len, uint32_t wanted, tg_handle *hold,
                    tg_answer *answer);
 int32_t tg_release(tg_handle hold);

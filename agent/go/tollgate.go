@@ -306,7 +306,8 @@ func (a *Agent) Copies(resource string) (*Copies, error) {
 	return &Copies{copies}, nil
 }
 
-// Reserve takes copies: release the hold when they are no longer used. After a refusal the hold is empty.
+// Reserve takes copies: release the hold when they are no longer used. After a refusal the hold is empty. Copies beyond
+// holds_max are let through, and count nowhere; Count("holds_unrecorded") counts such holds.
 func (c *Copies) Reserve(domain string, copies uint32) (*Hold, *Denied) {
 	text, size := domainOf(domain)
 	told := C.tg_go_reserve(c.handle, text, size, C.uint32_t(copies))

@@ -25,7 +25,7 @@ const NEAR: u32 = 2;
 const FORKED: u32 = 4;
 /// More at once than can ever be granted.
 const NEVER: u32 = 8;
-/// Let through, and nothing can be given back or settled: there was no room for a handle.
+/// Let through without room: for a handle, so that nothing can be settled, or for a hold, which counts nowhere.
 const UNHELD: u32 = 16;
 
 /// An unknown value.
@@ -104,6 +104,8 @@ pub(crate) enum CallOutcome {
     Held {
         copies: u32,
         blind: bool,
+        /// Whether the agent reports them to the aggregators.
+        recorded: bool,
     },
     Forked,
     Hit(Refused),
@@ -130,8 +132,12 @@ impl CallOutcome {
                 remaining: of.remaining().unwrap_or(UNKNOWN),
                 ..allowed
             },
-            Self::Held { copies, blind } => TgAnswerHead {
-                flags: u32::from(*blind) * BLIND,
+            Self::Held {
+                copies,
+                blind,
+                recorded,
+            } => TgAnswerHead {
+                flags: (u32::from(*blind) * BLIND) | (u32::from(!recorded) * UNHELD),
                 copies: *copies,
                 ..allowed
             },

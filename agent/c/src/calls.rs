@@ -236,11 +236,16 @@ fn reserve_of(copies: &Copies, domain: &str, wanted: u32) -> Result<(CallOutcome
     match copies.reserve(domain, wanted) {
         Ok(hold) => {
             let (held, blind) = (hold.copies(), copies.blind());
+            let recorded = hold.number().is_some();
             // Without a handle the hold is given back at once, and the call goes on uncounted.
             match keep(TargetKind::Hold(Mutex::new(Some(hold)))) {
                 Ok(handle) => {
-                    let copies = held;
-                    Ok((CallOutcome::Held { copies, blind }, handle))
+                    let outcome = CallOutcome::Held {
+                        copies: held,
+                        blind,
+                        recorded,
+                    };
+                    Ok((outcome, handle))
                 }
                 Err(_) => Ok((CallOutcome::Unheld(held), 0)),
             }

@@ -8,11 +8,12 @@ use tollgate_agent::Stats;
 use crate::forks;
 
 /// The names, as `tollgate.h` lists them.
-pub(crate) const NAMES: [&str; 7] = [
+pub(crate) const NAMES: [&str; 8] = [
     "calls_failed",
     "connections_ended",
     "connections_refused",
     "feeds_opened",
+    "holds_unrecorded",
     "links_lost",
     "names_not_resolved",
     "welcomes",
@@ -25,6 +26,7 @@ pub(crate) fn named(name: &str) -> Option<fn(&Stats) -> u64> {
         "connections_ended" => |stats| stats.connections_ended,
         "connections_refused" => |stats| stats.connections_refused,
         "feeds_opened" => |stats| stats.feeds_opened,
+        "holds_unrecorded" => |stats| stats.holds_unrecorded,
         "links_lost" => |stats| stats.links_lost,
         "names_not_resolved" => |stats| stats.names_not_resolved,
         "welcomes" => |stats| stats.welcomes,

@@ -252,7 +252,8 @@ Copies.__index = Copies
 
 -- Takes copies. Returns nil, or the answer to a refusal; and a hold to release. In nginx release it in log_by_lua,
 -- which is run however a request ends. A call of an impossible number of copies, or that the library cannot carry out,
--- is let through without a hold; the third result is the error.
+-- is let through without a hold; the third result is the error. Copies beyond holds_max are let through, and count
+-- nowhere; holds_unrecorded (Agent:stats) counts such holds.
 function Copies:reserve(domain, copies)
     local number, err = counted(copies or 1)
     if err then
@@ -318,8 +319,8 @@ function Agent:stats()
     for _, name in ipairs(names) do
         stats[name] = tonumber(counts[name])
     end
-    names = { "calls_failed", "connections_ended", "connections_refused", "feeds_opened", "links_lost",
-        "names_not_resolved", "welcomes" }
+    names = { "calls_failed", "connections_ended", "connections_refused", "feeds_opened", "holds_unrecorded",
+        "links_lost", "names_not_resolved", "welcomes" }
     for _, name in ipairs(names) do
         self.library.tg_count(self.handle, name, count_out)
         stats[name] = tonumber(count_out[0])

@@ -183,6 +183,33 @@ fn estimates_are_settled_once_and_holds_released_once() {
 
 #[test]
 #[cfg_attr(miri, ignore = "opens sockets")]
+fn holds_beyond_the_most_are_let_through_and_reported() {
+    const HOLDS_MAX: u64 = 64;
+    const UNHELD: u32 = 16;
+    let agent = open();
+    let mut copies = 0;
+    // SAFETY: a text with a NUL, and a place for a handle.
+    let code = unsafe { tg_copies(agent, c"jobs".as_ptr(), &mut copies) };
+    assert_eq!(code, ALLOWED);
+    for number in 1..=HOLDS_MAX + 6 {
+        let (mut hold, mut answer) = (0, dirty());
+        let place = answer.as_mut_ptr();
+        // SAFETY: a text of four bytes, and places for a handle and an answer.
+        let code = unsafe { tg_reserve(copies, c"acme".as_ptr(), 4, 1, &mut hold, place) };
+        assert_eq!((code, hold != 0), (ALLOWED, true), "{number}");
+        let is_unheld = head(&answer).flags & UNHELD != 0;
+        assert_eq!(is_unheld, HOLDS_MAX < number, "{number}");
+    }
+    let mut unrecorded = 0;
+    // SAFETY: a text with a NUL, and a place for a number.
+    let code = unsafe { tg_count(agent, c"holds_unrecorded".as_ptr(), &mut unrecorded) };
+    assert_eq!((code, unrecorded), (ALLOWED, 6));
+    tg_free(copies);
+    tg_close(agent, 0);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "opens sockets")]
 fn whatever_fails_no_earlier_handle_stays_in_its_place() {
     const EARLIER: u64 = 7;
     let agent = open();

@@ -378,7 +378,10 @@ public final class Tollgate implements AutoCloseable {
             this.handle = handle;
         }
 
-        /** Takes copies: close the returned hold when they are no longer used, refused or not. */
+        /**
+         * Takes copies: close the returned hold when they are no longer used, refused or not. Copies beyond
+         * {@code holds_max} are let through, and count nowhere; {@code count("holds_unrecorded")} counts such holds.
+         */
         public Hold reserve(String domain, int copies) {
             byte[] text = domain.getBytes(StandardCharsets.UTF_8);
             Scratch scratch = SCRATCH.get();
