@@ -31,7 +31,8 @@
  *
  * Forks. A child of fork(2) has none of an agent's threads. In it, a handle of its parent lets every call through, with
  * TG_FORKED in the answer's flags, and counts it (tg_counts.calls_forked); tg_rate, tg_copies, tg_ready, tg_record,
- * tg_settle and tg_release return TG_E_FORKED. Open an agent in each child. The parent continues as before.
+ * tg_settle and tg_release return TG_E_FORKED (calls_failed). Open an agent in each child. The parent continues as
+ * before.
  *
  * Text is UTF-8. Domains are passed with their length; the empty domain is a domain like any other. Bytes of a domain
  * that are not UTF-8 count as U+FFFD, as everywhere in Tollgate: a client that may choose the bytes gets no call free.

@@ -145,10 +145,7 @@ pub(crate) fn record(rate: u64, domain: &str, copies: u32) -> Result<(), CallFau
     })?;
     match asked {
         Asked::Here(()) => Ok(()),
-        Asked::Forked => {
-            forks::note_call();
-            Err(CallFault::Forked)
-        }
+        Asked::Forked => Err(CallFault::Forked),
     }
 }
 

@@ -155,12 +155,15 @@ static void a_child_lets_through_and_opens_its_own(tg_handle agent) {
     if (child == 0) {
         tg_counts counts;
         tg_handle none = 7;
+        uint64_t failed;
         EXPECT(tg_hit(search, "acme", 4, &answer) == TG_ALLOWED && answer.flags == TG_FORKED);
         EXPECT(tg_reserve(jobs, "acme", 4, 1, &none, &answer) == TG_ALLOWED && none == 0);
         EXPECT(tg_rate(agent, "api.search", &none) == TG_E_FORKED && none == 0);
         EXPECT(tg_settle(hold, 1) == TG_E_HANDLE && tg_hit(hold, "acme", 4, NULL) == TG_E_HANDLE);
         EXPECT(tg_release(hold) == TG_E_FORKED && tg_ready(agent, 0) == TG_E_FORKED);
         EXPECT(tg_release(hold) == TG_E_HANDLE);
+        EXPECT(tg_record(search, "acme", 4, 1) == TG_E_FORKED);
+        EXPECT(tg_count(agent, "calls_failed", &failed) == TG_OK && failed == 7);
         EXPECT(tg_stats(agent, &counts) == TG_OK && counts.calls_forked == 2 && counts.hits_accepted == 0);
         tg_handle own = opened("child");
         tg_handle own_search = rate_of(own, "api.search");
