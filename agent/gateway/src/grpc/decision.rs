@@ -15,8 +15,9 @@ use tollgate_agent::{
     Agent, Allowed, Cause, Copies, Denied, Headers, HttpAnswer, Rate, Refused, Room,
 };
 
+use super::arrivals::Arrival;
 use super::asks::{DescriptorAct, DescriptorAsk, DescriptorRead};
-use super::holds::{ConnectionId, EnvoyHolds, HeldFor};
+use super::holds::{EnvoyHolds, HeldFor};
 use crate::authorize::hit;
 use crate::state::{Shared, Undecided};
 
@@ -70,7 +71,7 @@ impl Decision {
 pub(crate) struct Deciding<'a> {
     pub agent: &'a Agent,
     pub holds: &'a EnvoyHolds,
-    pub by: ConnectionId,
+    pub arrival: Arrival,
 }
 
 /// The hits of one descriptor: its index, the resource, the domain, and the number.
@@ -120,7 +121,8 @@ impl Deciding<'_> {
             // Envoy reports the end of this request, too.
             for uses in uses {
                 let (held_for, count) = (held_for(uses.ask), u64::from(uses.count));
-                self.holds.refuse(self.by, held_for, count, Instant::now());
+                self.holds
+                    .refuse(self.arrival, held_for, count, Instant::now());
             }
         }
         decision
@@ -162,16 +164,17 @@ impl Deciding<'_> {
     }
 
     fn release(&self, ask: &DescriptorAsk, count: u64) {
-        let now = Instant::now();
-        let left = self.holds.release(self.by, &held_for(ask), count, now);
-        if left == 0 {
-            return;
-        }
-        let rate = self.agent.rate(&ask.resource);
-        Shared::note_undecided(match rate.is_limited_by_copies() {
+        let why = match self.agent.rate(&ask.resource).is_limited_by_copies() {
             true => Undecided::NotHeld,
             false => Undecided::NegativeHits,
-        });
+        };
+        let now = Instant::now();
+        let left = self
+            .holds
+            .release(self.arrival, &held_for(ask), count, why, now);
+        if left != 0 {
+            Shared::note_undecided(why);
+        }
     }
 
     fn decide_all(&self, hits: &[Hits<'_>], uses: &[Uses<'_>], decision: &mut Decision) {
@@ -211,7 +214,8 @@ impl Deciding<'_> {
                 }
                 for (uses, hold) in taken {
                     let held_for = held_for(uses.ask);
-                    self.holds.keep(self.by, held_for, hold, Instant::now());
+                    self.holds
+                        .keep(self.arrival, held_for, hold, Instant::now());
                 }
             }
             // Copies that were taken are given back.

@@ -10,17 +10,20 @@
 //! interchangeable. Requests with the same id are equal in that sense, too, because a client may choose its id, and
 //! use it again. But Envoy also reports the end of a refused request, which has taken nothing. So the table remembers
 //! each refused request, and ignores one report for it: a refused client frees nothing of a request that runs under
-//! the same id. A report may arrive over another connection than its request. Knows nothing of gRPC. What stays true:
-//! no copies are kept that no connection could report; there are at most [`HOLDS_MAX`] holds, and as many expected
-//! reports of refused requests.
+//! the same id. A report may arrive over another connection than its request, and may be handled before it:
+//! [`Arrivals`]. Knows nothing of gRPC. What stays true: no copies are kept that no connection could report; there are
+//! at most [`HOLDS_MAX`] holds, and as many expected reports of refused requests.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use metrics::{counter, gauge};
 use tollgate_agent::Hold;
 use tollgate_shared::names::admit_domain;
+
+use super::arrivals::{Arrival, Arrivals, EarlyReport};
+use crate::state::Undecided;
 
 /// The most holds at once. Further requests are let through without a hold, and counted.
 pub(crate) const HOLDS_MAX: usize = 100_000;
@@ -79,6 +82,36 @@ struct HeldTable {
     refused_count: usize,
     /// When overdue reports were last searched for.
     searched: Option<Instant>,
+    arrivals: Arrivals,
+}
+
+/// A request that is not answered yet; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Unanswered {
+    holds: Arc<EnvoyHolds>,
+    number: u64,
+}
+
+impl Unanswered {
+    /// The head of a request has come.
+    pub fn new(holds: &Arc<EnvoyHolds>) -> Self {
+        Self {
+            number: holds.table().arrivals.begin(),
+            holds: Arc::clone(holds),
+        }
+    }
+
+    /// When it came, over this connection.
+    pub const fn arrival(&self, by: ConnectionId) -> Arrival {
+        let number = self.number;
+        Arrival { by, number }
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.holds.table().arrivals.end(self.number);
+    }
 }
 
 /// The holds of all connections.
@@ -86,38 +119,99 @@ struct HeldTable {
 pub(crate) struct EnvoyHolds(Mutex<HeldTable>);
 
 impl EnvoyHolds {
-    /// Keeps a hold until its report, or until its connection ends. Beyond the bound its copies are given back, and
-    /// its report is ignored.
-    pub fn keep(&self, by: ConnectionId, held_for: HeldFor, hold: Hold, now: Instant) {
+    /// Keeps a hold until its report, or until its connection ends. Copies whose report was handled already are given
+    /// back. Beyond the bound all are given back, and the report is ignored.
+    pub fn keep(&self, of: Arrival, held_for: HeldFor, mut hold: Hold, now: Instant) {
         let mut table = self.table();
+        let has = hold.copies();
+        let done = table.arrivals.take(of.number, &held_for, u64::from(has));
+        let done = u32::try_from(done).unwrap_or(u32::MAX);
+        if done != 0 && (has <= done || hold.release(done).is_err()) {
+            return;
+        }
         if HOLDS_MAX <= table.count {
             counter!("tollgate_gateway_holds_dropped_total").increment(1);
-            return table.expect_report(by, held_for, u64::from(hold.copies()), now);
+            return table.expect_report(of.by, held_for, u64::from(hold.copies()), now);
         }
         table.count += 1;
         table
             .held
             .entry(held_for)
             .or_default()
-            .push_back((by, hold));
+            .push_back((of.by, hold));
         show(&table);
     }
 
     /// This many copies were refused: the report of their end is ignored.
-    pub fn refuse(&self, by: ConnectionId, held_for: HeldFor, copies: u64, now: Instant) {
-        if copies != 0 {
-            self.table().expect_report(by, held_for, copies, now);
+    pub fn refuse(&self, of: Arrival, held_for: HeldFor, copies: u64, now: Instant) {
+        let mut table = self.table();
+        let left = copies - table.arrivals.take(of.number, &held_for, copies);
+        if left != 0 {
+            table.expect_report(of.by, held_for, left, now);
         }
     }
 
     /// Gives back this many copies, the oldest first, this connection's before others'. Returns how many were not
-    /// held.
-    pub fn release(&self, by: ConnectionId, held_for: &HeldFor, copies: u64, now: Instant) -> u64 {
+    /// held, unless the report is remembered for a request that came before it. If that request takes nothing, the
+    /// report is counted with this reason.
+    pub fn release(
+        &self,
+        of: Arrival,
+        held_for: &HeldFor,
+        copies: u64,
+        why: Undecided,
+        now: Instant,
+    ) -> u64 {
         let mut table = self.table();
         if table.is_of_refused(held_for, copies, now) {
             return 0;
         }
-        let Some(held) = table.held.get_mut(held_for) else {
+        let left = table.give_back(of.by, held_for, copies);
+        if left == 0 {
+            return 0;
+        }
+        let report = EarlyReport {
+            number: of.number,
+            held_for: held_for.clone(),
+            copies: left,
+            why,
+        };
+        match table.arrivals.remember(report) {
+            true => 0,
+            false => left,
+        }
+    }
+
+    /// A connection has ended: no report will come for its requests.
+    pub fn end(&self, connection: ConnectionId) {
+        let mut table = self.table();
+        table.forget_reports(|report| report.by != connection);
+        if table.count == 0 {
+            return;
+        }
+        table.held.retain(|_, held| {
+            held.retain(|(of, _)| *of != connection);
+            !held.is_empty()
+        });
+        table.count = table.held.values().map(VecDeque::len).sum();
+        show(&table);
+    }
+
+    /// How many reports are remembered for requests that came before them.
+    #[cfg(test)]
+    pub fn early(&self) -> usize {
+        self.table().arrivals.remembered()
+    }
+
+    fn table(&self) -> MutexGuard<'_, HeldTable> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HeldTable {
+    /// Gives back held copies, and returns how many were not held.
+    fn give_back(&mut self, by: ConnectionId, held_for: &HeldFor, copies: u64) -> u64 {
+        let Some(held) = self.held.get_mut(held_for) else {
             return copies;
         };
         let before = held.len();
@@ -139,34 +233,13 @@ impl EnvoyHolds {
         }
         let gone = before - held.len();
         if held.is_empty() {
-            table.held.remove(held_for);
+            self.held.remove(held_for);
         }
-        table.count -= gone;
-        show(&table);
+        self.count -= gone;
+        show(self);
         left
     }
 
-    /// A connection has ended: no report will come for its requests.
-    pub fn end(&self, connection: ConnectionId) {
-        let mut table = self.table();
-        table.forget_reports(|report| report.by != connection);
-        if table.count == 0 {
-            return;
-        }
-        table.held.retain(|_, held| {
-            held.retain(|(of, _)| *of != connection);
-            !held.is_empty()
-        });
-        table.count = table.held.values().map(VecDeque::len).sum();
-        show(&table);
-    }
-
-    fn table(&self) -> MutexGuard<'_, HeldTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl HeldTable {
     /// Expects a report that gives nothing back.
     fn expect_report(&mut self, by: ConnectionId, held_for: HeldFor, copies: u64, now: Instant) {
         let is_due = |searched: Instant| SEARCH_EVERY <= now.saturating_duration_since(searched);
@@ -228,8 +301,15 @@ mod tests {
     use super::*;
     use tollgate_agent::testing::TestAgent;
 
-    const ONE: ConnectionId = ConnectionId(1);
-    const OTHER: ConnectionId = ConnectionId(2);
+    const ONE: Arrival = Arrival {
+        by: ConnectionId(1),
+        number: 1,
+    };
+    const OTHER: Arrival = Arrival {
+        by: ConnectionId(2),
+        number: 2,
+    };
+    const NOT_HELD: Undecided = Undecided::NotHeld;
 
     fn of(domain: &str, request: &str) -> HeldFor {
         HeldFor::new("sandbox", domain, request)
@@ -249,12 +329,12 @@ mod tests {
             holds.keep(by, of("acme", ""), hold, Instant::now());
         }
         let acme = of("acme", "");
-        assert_eq!(holds.release(ONE, &acme, 3, now), 0);
+        assert_eq!(holds.release(ONE, &acme, 3, NOT_HELD, now), 0);
         assert_eq!(copies(&kit), [5, 2], "2, and 1 of 3");
-        assert_eq!(holds.release(ONE, &acme, 4, now), 0);
+        assert_eq!(holds.release(ONE, &acme, 4, NOT_HELD, now), 0);
         assert_eq!(copies(&kit), [3], "those of the other connection");
-        assert_eq!(holds.release(ONE, &of("other", ""), 1, now), 1);
-        assert_eq!(holds.release(ONE, &acme, 9, now), 6);
+        assert_eq!(holds.release(ONE, &of("other", ""), 1, NOT_HELD, now), 1);
+        assert_eq!(holds.release(ONE, &acme, 9, NOT_HELD, now), 6);
         assert!(copies(&kit).is_empty());
     }
 
@@ -267,16 +347,16 @@ mod tests {
         let hold = sandbox.reserve("acme", 1).expect("room");
         holds.keep(ONE, acme.clone(), hold, now);
         holds.refuse(ONE, acme.clone(), 1, now);
-        assert_eq!(holds.release(ONE, &acme, 1, now), 0);
+        assert_eq!(holds.release(ONE, &acme, 1, NOT_HELD, now), 0);
         assert_eq!(copies(&kit), [1], "the refused one's");
-        assert_eq!(holds.release(ONE, &acme, 1, now), 0);
+        assert_eq!(holds.release(ONE, &acme, 1, NOT_HELD, now), 0);
         assert!(copies(&kit).is_empty());
         // A report that never came is not expected for ever.
         let hold = sandbox.reserve("acme", 1).expect("room");
         holds.keep(ONE, acme.clone(), hold, now);
         holds.refuse(ONE, acme.clone(), 1, now);
         let later = now + REPORTED_WITHIN + Duration::from_secs(1);
-        assert_eq!(holds.release(ONE, &acme, 1, later), 0);
+        assert_eq!(holds.release(ONE, &acme, 1, NOT_HELD, later), 0);
         assert!(copies(&kit).is_empty());
     }
 
@@ -290,11 +370,11 @@ mod tests {
             holds.keep(ONE, of("acme", request), hold, now);
         }
         holds.refuse(ONE, of("acme", "c"), 1, now);
-        assert_eq!(holds.release(ONE, &of("acme", "c"), 1, now), 0);
+        assert_eq!(holds.release(ONE, &of("acme", "c"), 1, NOT_HELD, now), 0);
         assert_eq!(copies(&kit), [1, 2], "it was refused");
-        assert_eq!(holds.release(ONE, &of("acme", "b"), 2, now), 0);
+        assert_eq!(holds.release(ONE, &of("acme", "b"), 2, NOT_HELD, now), 0);
         assert_eq!(copies(&kit), [1]);
-        assert_eq!(holds.release(ONE, &of("acme", "b"), 2, now), 2);
+        assert_eq!(holds.release(ONE, &of("acme", "b"), 2, NOT_HELD, now), 2);
     }
 
     #[test]
@@ -311,12 +391,12 @@ mod tests {
         // The client took its time to read the refusal, and the report came over another connection.
         let later = now + Duration::from_secs(600);
         for by in [ONE, OTHER] {
-            assert_eq!(holds.release(by, &same, 1, later), 0);
+            assert_eq!(holds.release(by, &same, 1, NOT_HELD, later), 0);
             assert_eq!(copies(&kit), [1], "the first is in use");
         }
-        assert_eq!(holds.release(ONE, &same, 1, later), 0);
+        assert_eq!(holds.release(ONE, &same, 1, NOT_HELD, later), 0);
         assert!(copies(&kit).is_empty(), "it is done");
-        assert_eq!(holds.release(ONE, &same, 1, later), 1);
+        assert_eq!(holds.release(ONE, &same, 1, NOT_HELD, later), 1);
     }
 
     #[test]
@@ -328,16 +408,16 @@ mod tests {
         for by in [ONE, OTHER] {
             holds.refuse(by, acme.clone(), 1, now);
         }
-        holds.end(ONE);
+        holds.end(ONE.by);
         let hold = sandbox.reserve("acme", 1).expect("room");
         holds.keep(OTHER, acme.clone(), hold, now);
-        assert_eq!(holds.release(OTHER, &acme, 1, now), 0);
+        assert_eq!(holds.release(OTHER, &acme, 1, NOT_HELD, now), 0);
         assert_eq!(
             copies(&kit),
             [1],
             "of what the other connection was refused"
         );
-        assert_eq!(holds.release(OTHER, &acme, 1, now), 0);
+        assert_eq!(holds.release(OTHER, &acme, 1, NOT_HELD, now), 0);
         assert!(copies(&kit).is_empty());
     }
 
@@ -360,9 +440,9 @@ mod tests {
             let hold = sandbox.reserve("acme", copies).expect("room");
             holds.keep(by, of("acme", ""), hold, Instant::now());
         }
-        holds.end(ONE);
+        holds.end(ONE.by);
         assert_eq!(copies(&kit), [2]);
-        holds.end(OTHER);
+        holds.end(OTHER.by);
         assert!(copies(&kit).is_empty());
     }
 }

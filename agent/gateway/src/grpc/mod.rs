@@ -9,6 +9,7 @@
 //! Knows nothing of limits. What stays true: a peer that sends nothing, reads nothing, or sends something other than
 //! gRPC costs bounded memory for a bounded time; what a connection holds ends with it.
 
+mod arrivals;
 mod asks;
 mod check;
 mod decision;
@@ -35,7 +36,7 @@ use tonic::codegen::Service as _;
 use tonic::service::Routes;
 
 use self::check::Check;
-use self::holds::{ConnectionId, EnvoyHolds};
+use self::holds::{ConnectionId, EnvoyHolds, Unanswered};
 use self::rls::Rls;
 use self::services::{EnvoyRls, Kuadrant};
 use crate::connections::{Connection, EndReason, MeteredBody};
@@ -129,12 +130,14 @@ impl Grpc {
         let id = ConnectionId(1 + self.connections.fetch_add(1, Ordering::Relaxed));
         let _ended = EndsHolds(&self.holds, id);
         let service = hyper::service::service_fn(|mut request: axum::http::Request<Incoming>| {
-            request.extensions_mut().insert(id);
+            // Called in the order in which heads come; what it returns runs at once with others.
+            let unanswered = Unanswered::new(&self.holds);
+            request.extensions_mut().insert(unanswered.arrival(id));
             let head_bytes = metered_bytes(request.headers());
             let metered = |body| MeteredBody::new(body, Arc::clone(&open), head_bytes);
             // Routes are always ready.
             let answered = self.routes.clone().call(request.map(metered));
-            in_time(answered, Arc::clone(&open))
+            in_time(answered, Arc::clone(&open), unanswered)
         });
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -171,10 +174,12 @@ fn metered_bytes(headers: &HeaderMap) -> usize {
 async fn in_time<E>(
     answered: impl Future<Output = Result<Response<Body>, E>>,
     connection: Arc<Connection>,
+    unanswered: Unanswered,
 ) -> Result<Response<Body>, E> {
     connection.begin_request();
     let answered = timeout(REQUEST_WITHIN, answered).await;
     connection.end_request();
+    drop(unanswered);
     answered.unwrap_or_else(|_| {
         connection.note(EndReason::SlowRequest);
         Ok(Status::deadline_exceeded("expected the request within 5 s").into_http())

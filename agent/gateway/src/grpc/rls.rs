@@ -24,6 +24,7 @@ use metrics::counter;
 use tollgate_agent::Agent;
 use tonic::{Request, Response};
 
+use super::arrivals::Arrival;
 use super::asks::{DescriptorRead, RlsCall, read};
 use super::decision::{Deciding, Decision, Status};
 use super::holds::{ConnectionId, EnvoyHolds};
@@ -59,7 +60,7 @@ impl Rls {
         request: Request<RateLimitRequest>,
         call: RlsCall,
     ) -> Result<Response<RateLimitResponse>, tonic::Status> {
-        let by = request.extensions().get::<ConnectionId>().copied();
+        let arrival = request.extensions().get::<Arrival>().copied();
         let request = request.into_inner();
         if let Err(fault) = check(&request) {
             Shared::note("bad_question");
@@ -77,7 +78,10 @@ impl Rls {
             agent: &self.agent,
             holds: &self.holds,
             // Only a test calls this without a connection.
-            by: by.unwrap_or(ConnectionId(0)),
+            arrival: arrival.unwrap_or(Arrival {
+                by: ConnectionId(0),
+                number: 0,
+            }),
         };
         let mut decision = deciding.decide(&read);
         decision.headers = self.settings.shown(decision.headers);

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod doors;
+mod early;
 mod rls;
 mod support;
 mod units;

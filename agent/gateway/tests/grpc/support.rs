@@ -8,7 +8,7 @@ use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descri
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use envoy_types::pb::google::protobuf::UInt64Value;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tollgate_agent::testing::TestAgent;
 use tollgate_gateway::{Gateway, Listen, Settings};
@@ -95,6 +95,36 @@ impl Running {
         unfinished(self.channel(), path, "").await
     }
 
+    /// Begins a request whose message comes later, once this sends it. Its head has come when this returns.
+    pub async fn begin(&self, request: RateLimitRequest) -> Begun {
+        use tokio_stream::StreamExt as _;
+        let mut client = tonic::client::Grpc::new(self.channel());
+        let (begun, has_begun) = oneshot::channel();
+        let (message, awaited) = oneshot::channel::<()>();
+        let mut waits = Some((begun, awaited));
+        let messages = tokio_stream::once(request).then(move |request| {
+            let waits = waits.take();
+            async move {
+                let (begun, awaited) = waits.expect("one message");
+                begun.send(()).expect("it waits");
+                awaited.await.expect("it is sent");
+                request
+            }
+        });
+        let answer = tokio::spawn(async move {
+            client.ready().await.expect("a connection");
+            let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+            let path = path.parse().expect("a path");
+            let request = tonic::Request::new(messages);
+            let codec = tonic_prost::ProstCodec::default();
+            let answer = client.client_streaming(request, path, codec).await;
+            answer.expect("an answer").into_inner()
+        });
+        // The message is asked for once the head is sent.
+        has_begun.await.expect("it begins");
+        Begun { message, answer }
+    }
+
     /// Another connection.
     pub async fn connection(&self) -> Channel {
         channel(self.grpc).await
@@ -127,6 +157,20 @@ impl Running {
         drop(channel);
         stop.send(true).expect("it listens");
         served.await.expect("it ends");
+    }
+}
+
+/// A request without its message.
+pub struct Begun {
+    message: oneshot::Sender<()>,
+    answer: JoinHandle<RateLimitResponse>,
+}
+
+impl Begun {
+    /// Sends the message, and awaits the answer.
+    pub async fn finish(self) -> RateLimitResponse {
+        self.message.send(()).expect("it is awaited");
+        self.answer.await.expect("an answer")
     }
 }
 
