@@ -34,12 +34,13 @@ impl fmt::Debug for Descriptors {
 pub enum Applied {
     /// The descriptor is a use of this resource by this domain.
     Matched(Matched),
-    /// There are rules, and none matches. The namespace of the rules' name decides whether the descriptor is refused.
+    /// No rule matches. The namespace of the rules' name decides whether the descriptor is refused, and may do so if
+    /// the document has no rules of this name.
     Unmatched {
         /// Whether to refuse the descriptor.
         refused: bool,
     },
-    /// There are no rules: the document has none, or the agent has not yet received any.
+    /// There are no rules, and nothing is refused: the document has none, or the agent has not received it yet.
     NoRules,
 }
 

@@ -41,6 +41,23 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_that_refuses_does_so_without_rules() {
+        let of = |text: &str, domain: &str| {
+            let limits = Limits::parse(text).expect("it is right");
+            let public = limits.public(&format!("~descriptors.{domain}"), 7);
+            (public.kind, public.refused, public.version)
+        };
+        let refused = (Kind::Descriptors, true, 7);
+        let one = "[namespace.ns2]\nallow_unconfigured = false\n";
+        assert_eq!(of(one, "ns2"), refused);
+        assert_eq!(of(one, "other"), (Kind::Unconfigured, false, 7));
+        let all = "[namespace.\"*\"]\nallow_unconfigured = false\n";
+        let all = &format!("{all}[namespace.open]\nallow_unconfigured = true\n");
+        assert_eq!(of(all, "edge"), refused);
+        assert_eq!(of(all, "open").0, Kind::Unconfigured, "no rules to apply");
+    }
+
+    #[test]
     fn rules_are_printed_as_they_are_read() {
         let limits = Limits::parse(DOCUMENT).expect("it is right");
         let printed = limits.normalised_text();

@@ -64,16 +64,16 @@ impl Limits {
                 .all(|name| self.public(name, 0) == other.public(name, 0))
     }
 
-    /// The rules of descriptors that agents learn under this name, if it is a name of rules.
+    /// The rules that agents learn under this name. A descriptor without a rule is a use of what is not configured.
     fn public_descriptors(&self, resource: &str, version: u64) -> Option<Public> {
         let domain = rules_of_resource(resource)?;
-        let rules = self.descriptors.get(domain)?;
-        Some(Public {
+        let refused = !self.namespace_of(domain).allow_unconfigured;
+        let rules = self.descriptors.get(domain);
+        (refused || rules.is_some()).then(|| Public {
             version,
             kind: Kind::Descriptors,
-            // Descriptors that no rule matches are uses of a resource that is not configured.
-            refused: !self.namespace_of(domain).allow_unconfigured,
-            descriptors: rules.clone(),
+            refused,
+            descriptors: rules.cloned().unwrap_or_default(),
             ..Public::default()
         })
     }

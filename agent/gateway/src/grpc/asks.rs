@@ -94,7 +94,10 @@ pub(crate) fn read(
         return unmatched;
     };
     let Some((_, domain)) = find("domain").or_else(|| find("remote_address")) else {
-        return DescriptorRead::Undecided(Undecided::NoDomain);
+        return match unmatched {
+            DescriptorRead::Refused => DescriptorRead::Refused,
+            _ => DescriptorRead::Undecided(Undecided::NoDomain),
+        };
     };
     let records = find("tollgate").is_some_and(|(_, value)| *value == "record");
     ask((*resource).to_owned(), (*domain).to_owned(), records)
@@ -222,6 +225,9 @@ mod tests {
         );
         kit.refuse_unmatched("edge");
         assert_eq!(of(&[("y", "")]), DescriptorRead::Refused);
+        let nobody = [("resource", "r"), ("y", "")];
+        assert_eq!(of(&nobody), DescriptorRead::Refused, "it names no domain");
+        assert_eq!(of(&own), ask("r", "d", DescriptorAct::Take(1)));
     }
 
     #[test]
