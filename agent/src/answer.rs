@@ -148,7 +148,8 @@ impl Allowed {
     }
 
     /// `RateLimit` of the nearest limit, if the domain is near it; otherwise the agent does not know what is left.
-    /// `RateLimit-Policy` of that limit, and of all windows of the resource if they are the same for every domain.
+    /// `RateLimit-Policy` of that limit, and of all windows of the resource, or its first tier if it has no windows,
+    /// unless some domain has limits of its own.
     /// Nothing for a resource in shadow mode.
     ///
     /// ```
@@ -317,8 +318,8 @@ impl Denied {
     }
 
     /// `Retry-After`; and as in the current draft, `RateLimit` of the limit that is reached, and `RateLimit-Policy`
-    /// of that limit and the resource's other windows. Unknown values are left out. A limit on copies has the unit
-    /// `concurrent-requests`.
+    /// of that limit and the resource's other windows, or its first tier if it has no windows. Unknown values are left
+    /// out. A limit on copies has the unit `concurrent-requests`.
     ///
     /// ```
     /// # use std::time::Duration;

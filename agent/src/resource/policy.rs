@@ -133,6 +133,10 @@ mod tests {
         };
         let named = |name: &str, quota, seconds| (name.to_owned(), quota, seconds);
         assert_eq!(windows_in(&public), [named("tier-1", 100, 10)]);
+        // Only a notice or a denial states that one of these is current.
+        public.tiers = [tier(100, 10), tier(500, 60)].into();
+        (public.hard, public.global) = (Some(200), Some(50_000));
+        assert_eq!(windows_in(&public), [named("tier-1", 100, 10)]);
         public.windows = [tier(7, 60), tier(100, 3_600)].into();
         let windows = [named("window-0", 7, 60), named("window-1", 100, 3_600)];
         assert_eq!(windows_in(&public), windows);
