@@ -102,7 +102,7 @@ pub fn explain(
     let (book, then) = limits_at(source, at)?;
     let book = Arc::new(book);
     let (asked, earlier) = match question {
-        Question::Code(code) => (pair_of(source, *code, &book)?, Vec::new()),
+        Question::Code(code) => (pair_of(source, *code, &book, keys)?, Vec::new()),
         Question::Pair {
             resource,
             domain,
@@ -237,6 +237,34 @@ pub(crate) struct AskedPair {
     pub book: Arc<LimitsBook>,
 }
 
+impl AskedPair {
+    /// The question about a code of a pair whose rate is limited.
+    fn by_code(code: Code, book: &Arc<LimitsBook>, resource: &str, domain: Option<&str>) -> Self {
+        Self {
+            resource: resource.to_owned(),
+            domain: domain.map(str::to_owned),
+            until: FollowUntil::Position((code.position.offset, code.position.entry)),
+            code: Some(code),
+            of_copies: false,
+            book: Arc::clone(book),
+        }
+    }
+
+    /// The question about a code, with the statement that has it.
+    fn stated(code: Code, book: &Arc<LimitsBook>, resource: &str, statement: &Statement) -> Self {
+        let domain = match &statement.scope {
+            Scope::Pair(domain) => Some(&**domain),
+            Scope::Resource | Scope::Group(_) => None,
+        };
+        let stated_by = denial_of(statement).and_then(|of| book.get(of.version));
+        let version = stated_by.or_else(|| book.latest());
+        Self {
+            of_copies: version.is_some_and(|of| of.limits.copies(resource).is_some()),
+            ..Self::by_code(code, book, resource, domain)
+        }
+    }
+}
+
 /// The beginning of a replay, with the next offset.
 pub(crate) struct Begun {
     pub replay: Replay,
@@ -263,21 +291,7 @@ fn begin(
         FollowUntil::Instant(at) => Some(Point::At(at.saturating_sub(LOOK_BACK))),
         FollowUntil::Position(_) | FollowUntil::End => None,
     };
-    let begin = |from| {
-        let task = Task {
-            range: Range { from, to: None },
-            keys: keys.clone(),
-            threads: 1,
-            model: Model::None,
-        };
-        let work = Work {
-            source,
-            task: &task,
-            book: Arc::clone(&asked.book),
-            progress: &Progress::default(),
-        };
-        start::begin(&work, partition)
-    };
+    let begin = |from| replay_from((source, partition), keys, &asked.book, from);
     let (mut replay, mut next) = begin(from)?;
     let mut older = older::denials(replay.engine(), asked);
     if from.is_some() && !older.is_empty() {
@@ -294,6 +308,29 @@ fn begin(
     })
 }
 
+/// A replay of a partition, with the next offset: from the nearest snapshot before a point; without one, from as early
+/// as possible.
+fn replay_from(
+    (source, partition): (&dyn Source, u32),
+    keys: &Keyring,
+    book: &Arc<LimitsBook>,
+    from: Option<Point>,
+) -> Result<(Replay, u64), ReplayError> {
+    let task = Task {
+        range: Range { from, to: None },
+        keys: keys.clone(),
+        threads: 1,
+        model: Model::None,
+    };
+    let work = Work {
+        source,
+        task: &task,
+        book: Arc::clone(book),
+        progress: &Progress::default(),
+    };
+    start::begin(&work, partition)
+}
+
 /// How far before the instant a replay from a snapshot must begin, to see what led to a denial.
 const LOOK_BACK: tollgate_shared::time::Span = tollgate_shared::time::Span::from_secs(900);
 
@@ -302,22 +339,19 @@ fn pair_of(
     source: &dyn Source,
     code: Code,
     book: &Arc<LimitsBook>,
+    keys: &Keyring,
 ) -> Result<AskedPair, ExplainError> {
     let none = |why: &str| ExplainError::NotThere(format!("{code}: {why}"));
     if source.partitions() <= code.partition {
         return Err(none("the log has no such partition"));
     }
     let offset = code.position.offset;
-    let record = record_at(source, Stream::Hits, code.partition, offset)?
-        .ok_or_else(|| none("the log has no record there, or does not have it any more"))?;
-    let asked = |resource: &str, domain: Option<&str>| AskedPair {
-        resource: resource.to_owned(),
-        domain: domain.map(str::to_owned),
-        until: FollowUntil::Position((offset, code.position.entry)),
-        code: Some(code),
-        of_copies: false,
-        book: Arc::clone(book),
+    let Some(record) = record_at(source, Stream::Hits, code.partition, offset)? else {
+        let older = older::stated_by(source, code, book, keys)?;
+        let (resource, statement) = older.ok_or_else(|| none(older::NOT_THERE))?;
+        return Ok(AskedPair::stated(code, book, &resource, &statement));
     };
+    let asked = |resource: &str, domain| AskedPair::by_code(code, book, resource, domain);
     let of_copies = |resource: &str| AskedPair {
         of_copies: true,
         ..asked(resource, None)
@@ -343,17 +377,12 @@ fn pair_of(
         _ => {
             let stated = announced_at(source, code)?;
             let stated = stated.ok_or_else(|| none("nothing was announced for it"))?;
-            let domain = match &stated.statement.scope {
-                Scope::Pair(domain) => Some(&**domain),
-                Scope::Resource | Scope::Group(_) => None,
-            };
-            let asked = asked(&stated.resource, domain);
-            let stated_by = denial_of(&stated.statement).and_then(|of| book.get(of.version));
-            let version = stated_by.or_else(|| book.latest());
-            Ok(AskedPair {
-                of_copies: version.is_some_and(|of| of.limits.copies(&asked.resource).is_some()),
-                ..asked
-            })
+            Ok(AskedPair::stated(
+                code,
+                book,
+                &stated.resource,
+                &stated.statement,
+            ))
         }
     }
 }

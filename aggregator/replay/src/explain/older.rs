@@ -3,36 +3,71 @@
 //! ```text
 //! denial stated in record 37     snapshot up to 90: in force     question about an instant after it
 //!   the log has record 37        it is replayed from its beginning
-//!   records up to 50 are gone    it is replayed from the snapshot, which knows the denial, not what led to it
+//!   records up to 50 are gone    it is replayed from the snapshot, which knows the denial, not what led to it; so does
+//!                                a question about the denial's code
 //! ```
 //!
 //! Knows nothing of what an explanation says beside this. What stays true: a denial that was in force at the snapshot
 //! is found, and the explanation says what is not known of it.
 
+use std::sync::Arc;
+
 use tollgate_engine::engine::Engine;
+use tollgate_limits::versions::LimitsBook;
+use tollgate_shared::keyring::Keyring;
+use tollgate_shared::log_position::Code;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Scope, Statement, StatementKind};
 
 use super::follow::FollowUntil;
 use super::history::{denial_of, key};
-use super::{AskedPair, ExplainError};
+use super::{AskedPair, ExplainError, replay_from};
 use crate::range::Utc;
+use crate::replay::ReplayError;
+use crate::source::Source;
 
 /// The denials in force at the beginning of a replay that the question may be about; of one domain that of its own
 /// comes before those of its groups, and a ban before a full scope.
 pub(super) fn denials(engine: &Engine, asked: &AskedPair) -> Vec<Statement> {
-    let live = engine.live_denials();
-    let live = live.filter(|live| *live.resource == *asked.resource);
-    let live = live.map(|live| Statement {
-        scope: live.scope(),
-        position: live.position,
-        kind: StatementKind::Denied(live.denial),
-    });
-    let scopes = engine.denied_scopes();
-    let scopes = scopes.filter(|(resource, _)| ***resource == *asked.resource);
-    let all = live.chain(scopes.map(|(_, statement)| statement));
+    let all = all_denials(engine).filter(|(resource, _)| **resource == *asked.resource);
+    let all = all.map(|(_, statement)| statement);
     all.filter(|statement| may_be_asked(statement, asked))
         .collect()
+}
+
+/// All denials in force, with their resources.
+fn all_denials(engine: &Engine) -> impl Iterator<Item = (Arc<str>, Statement)> + '_ {
+    let live = engine.live_denials().map(|live| {
+        let statement = Statement {
+            scope: live.scope(),
+            position: live.position,
+            kind: StatementKind::Denied(live.denial),
+        };
+        (Arc::clone(&live.resource), statement)
+    });
+    let scopes = engine.denied_scopes();
+    live.chain(scopes.map(|(resource, statement)| (Arc::clone(resource), statement)))
+}
+
+/// Why there is no answer about a code whose record is not in the log.
+pub(super) const NOT_THERE: &str = "the log has no record there, or does not have it any more, and its oldest snapshot \
+                                    has no denial with this code in force; a question about the resource and domain \
+                                    may find what denied them";
+
+/// The statement of a code whose record is gone, with its resource: a denial that was in force at the oldest snapshot
+/// from which the partition can be replayed. A denial that is in force still is among them.
+pub(super) fn stated_by(
+    source: &dyn Source,
+    code: Code,
+    book: &Arc<LimitsBook>,
+    keys: &Keyring,
+) -> Result<Option<(Arc<str>, Statement)>, ReplayError> {
+    let (replay, _) = match replay_from((source, code.partition), keys, book, None) {
+        Err(ReplayError::Gone { .. }) => return Ok(None),
+        begun => begun?,
+    };
+    let position = (code.position.offset, code.position.entry);
+    Ok(all_denials(replay.engine()).find(|(_, statement)| key(statement) == position))
 }
 
 fn may_be_asked(statement: &Statement, asked: &AskedPair) -> bool {

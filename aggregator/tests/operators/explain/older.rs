@@ -161,6 +161,11 @@ async fn what_is_unknown_of_an_older_denial_is_said() {
         check(&ask(&short, pair(resource, None)).expect("an explanation"));
         let later = wall().saturating_add(Span::from_secs(1_200));
         check(&ask(&short, pair(resource, Some(later))).expect("an explanation"));
+        check(&ask(&short, Question::Code(code)).expect("an explanation"));
+        let mut other = code;
+        other.position.entry += 7;
+        let why = ask(&short, Question::Code(other)).expect_err("nothing has it");
+        assert!(why.to_string().contains("the resource and domain"), "{why}");
         // It is there, but cannot be ruled again.
         let longer = log(1);
         let uptos = longer.snapshots(partition);
@@ -170,5 +175,51 @@ async fn what_is_unknown_of_an_older_denial_is_said() {
         // Nothing is known of an instant from before the log's beginning.
         let earlier = wall().saturating_sub(Span::from_secs(1_200));
         assert!(ask(&short, pair(resource, Some(earlier))).is_err());
+    }
+}
+
+/// An export that begins behind the record of an act has a snapshot, which knows what the act denied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_code_of_an_older_ban_is_explained_from_an_export() {
+    let dir = directory(LASTING);
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    let url = format!("http://{}", served.http);
+    let ban = [
+        "ban",
+        "api.quota",
+        "acme",
+        "--reason",
+        "abuse",
+        "--url",
+        &url,
+    ];
+    let (exit, out, err) = run(dir.path(), &ban);
+    assert_eq!(exit, 0, "{out}{err}");
+    let log = ["--journal", "tollgate-data"];
+    let banned = || explain(dir.path(), &log, &["api.quota", "acme"]);
+    let end = Instant::now() + DEADLINE;
+    while banned()["code"].is_null() {
+        assert!(Instant::now() < end, "{:#}", banned());
+    }
+    let code: Code = banned()["code"].as_str().unwrap().parse().expect("a code");
+    let partition = code.partition;
+    let behind = code.position.offset + 1;
+    served.await_json("/v1/digests", |shown| {
+        behind + 2 < number(&shown["partitions"][partition as usize]["offset"])
+    });
+    served.signal("TERM");
+    served.await_end();
+    let from = format!("@{partition}:{behind}");
+    let export = ["audit", "export", "--from", &from, "-o", "late.tgexport"];
+    let (exit, out, err) = run(dir.path(), &[&export[..], &log].concat());
+    assert_eq!(exit, 0, "{out}{err}");
+    let late = ["--export", "late.tgexport"];
+    let by_code = explain(dir.path(), &late, &[&code.to_string()]);
+    assert_eq!(by_code["reason"], "banned", "{by_code:#}");
+    assert_eq!(by_code["code"], code.to_string());
+    let by_pair = explain(dir.path(), &late, &["api.quota", "acme"]);
+    for same in ["denial", "version", "sentences"] {
+        assert_eq!(by_code[same], by_pair[same], "{same}");
     }
 }
