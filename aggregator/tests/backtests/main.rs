@@ -2,6 +2,7 @@
 
 mod backtest;
 mod backtest_answers;
+mod backtest_clocks;
 mod backtest_files;
 mod backtest_log;
 #[path = "../support/rows.rs"]

@@ -31,6 +31,7 @@ mod activations;
 mod amended;
 mod amendments;
 mod candidates;
+mod clocks;
 mod copy_bans;
 mod crowd;
 mod denials;
@@ -68,6 +69,7 @@ use holders::Holders;
 use last_totals::LastTotals;
 use versions::Steps;
 
+pub use clocks::Clocks;
 pub use denials::LiveDenial;
 pub use digests::is_digest_due;
 pub use epochs::CLOCK_TOLERATED;
@@ -80,7 +82,7 @@ pub use rulings::{
     Fate, HoldCounts, NEAR_MAX, ResourceCounts, ResourceHolds, ResourceStatement, Rulings, Stop,
     TotalDue, VerdictDue,
 };
-pub use senders::instant;
+pub use senders::{Clock, instant};
 pub use snapshot::{CHUNK_BYTES_MAX, Frozen, SnapshotFault};
 pub use versions::Versions;
 

@@ -14,10 +14,11 @@ use super::Engine;
 use super::epochs::{Batch, Freshness};
 use super::holders::AgentProcess;
 use super::rulings::{Correction, Fate, Rulings};
+use crate::pairs::{Identities, Identity};
 
 /// Converts a sender's stamps to the engine's time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub struct Clock {
     /// By how much its stamps move.
     pub move_us: i64,
     /// When its record was appended.
@@ -40,6 +41,22 @@ pub fn instant(stamp: Timestamp, move_us: i64, appended: Timestamp) -> Timestamp
     moved.min(appended.end_of_millisecond())
 }
 
+/// A record as agents are known by it: the identity of its sender's process, and the facts about the record.
+pub(super) fn noted(
+    identities: &Identities,
+    sender: &Sender<'_>,
+    appended: Timestamp,
+) -> (Identity, Batch) {
+    let batch = Batch {
+        // No epoch is 0: it is a hash.
+        name: identities.of_agent(sender.agent, 0),
+        sequence: sender.sequence,
+        appended,
+        sent: sender.sent,
+    };
+    (identities.of_agent(sender.agent, sender.epoch), batch)
+}
+
 impl Engine {
     /// Notes an agent's record, which has `entries` entries. `Some` is the fate of a record that is
     /// not ruled.
@@ -50,14 +67,7 @@ impl Engine {
         entries: u32,
         rulings: &mut Rulings,
     ) -> Result<Clock, Fate> {
-        let process = self.identities.of_agent(sender.agent, sender.epoch);
-        let sent = Batch {
-            // No epoch is 0: it is a hash.
-            name: self.identities.of_agent(sender.agent, 0),
-            sequence: sender.sequence,
-            appended,
-            sent: sender.sent,
-        };
+        let (process, sent) = noted(&self.identities, sender, appended);
         let epochs_max = self.epochs_max();
         let freshness = self.epochs.batch(process, sent, self.log_time, epochs_max);
         rulings.epochs_given_up += self.epochs.take_times_given_up();

@@ -22,6 +22,11 @@ const SWEEP_BLOCKS: u32 = 32_768;
 const SWEEP_PAIRS: u32 = 1_024;
 const SWEEP_DENIALS: usize = 1_024;
 
+/// Whether a tick counts: it is in a later slot than log time.
+pub(super) fn is_counted(appended: Timestamp, log_time: Option<Timestamp>) -> bool {
+    log_time.is_none_or(|log| slot_of(log) < slot_of(appended))
+}
+
 impl Engine {
     /// Applies a genesis: the log's identity, or after an unclean stop its next generation.
     pub(super) fn genesis(&mut self, offset: u64, log: LogId, rulings: &mut Rulings) -> Fate {
@@ -49,10 +54,7 @@ impl Engine {
             Fate::Applied => {}
             other => return other,
         }
-        if self
-            .log_time
-            .is_some_and(|log| slot_of(appended) <= slot_of(log))
-        {
+        if !is_counted(appended, self.log_time) {
             return Fate::TickIgnored;
         }
         let before = self.log_time.replace(appended);

@@ -6,10 +6,12 @@
 //!            holds     no calls: see `copies`
 //! ```
 //!
-//! Knows nothing of tapes and limits. What stays true: no call is later than the log took its record.
+//! Knows nothing of tapes and limits. What stays true: calls have the instants by which aggregators rule them, see
+//! [`Clock`]; no call is later than the log took its record.
 
+use tollgate_engine::engine::Clock;
 use tollgate_log::Delivered;
-use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::time::Span;
 use tollgate_shared::wire::DecodeError;
 use tollgate_shared::wire::hits::{HitBatch, HitKind, Refused, Sender};
 use tollgate_shared::wire::record::Record;
@@ -30,6 +32,8 @@ pub enum Calls<'a> {
         /// Resources, which are limited by copies.
         resources: Vec<&'a str>,
     },
+    /// The log's time goes on.
+    Tick,
     /// The record is about something else.
     None,
     /// It cannot be read. Aggregators keep such a record as a dead letter and go on.
@@ -62,27 +66,28 @@ impl<'a> Calls<'a> {
                 offset: delivered.offset,
                 kind,
             }),
+            Ok(Record::Tick(_)) if tags.are_good(&delivered.bytes, partition) => Ok(Self::Tick),
             Ok(_) => Ok(Self::None),
             Err(error) => Ok(Self::Unreadable(error)),
         }
     }
 }
 
-/// Passes the calls of a batch to `each`, with their resources and domains; pair numbers are not known. Refused
-/// reservations of copies are left out.
+/// Passes the calls of a batch to `each`, by its agent's clock, with their resources and domains; pair numbers are not
+/// known. Refused reservations of copies are left out.
 ///
 /// # Errors
 ///
 /// The first error of `each`.
 pub fn calls_of<E>(
     batch: &HitBatch<'_>,
-    latest: Timestamp,
+    clock: Clock,
     copies: &mut CopiesLeftOut,
     each: &mut dyn FnMut(&str, &str, Call) -> Result<(), E>,
 ) -> Result<(), E> {
     for hit in batch.hits().iter() {
         let call = Call {
-            at: hit.at.min(latest),
+            at: clock.instant(hit.at),
             pair: 0,
             copies: hit.copies,
             // Without a stated minimum, the caller needs all copies.
@@ -105,7 +110,7 @@ pub fn calls_of<E>(
         if copies.leaves_out(batch.resource(refused.resource), &refused) {
             continue;
         }
-        for call in spread(&refused, latest) {
+        for call in spread(&refused, clock) {
             each(batch.resource(refused.resource), refused.domain, call)?;
         }
     }
@@ -113,11 +118,11 @@ pub fn calls_of<E>(
 }
 
 /// Refused calls of which only the first and the last instant are known, as calls spread between them.
-fn spread<'a>(refused: &Refused<'a>, latest: Timestamp) -> impl Iterator<Item = Call> + use<'a> {
+fn spread<'a>(refused: &Refused<'a>, clock: Clock) -> impl Iterator<Item = Call> + use<'a> {
     /// More points than this within one flush add no information.
     const POINTS_MAX: u64 = 1_024;
 
-    let (first, last) = (refused.first.min(latest), refused.last.min(latest));
+    let [first, last] = [refused.first, refused.last].map(|stamp| clock.instant(stamp));
     let (calls, lasted) = (refused.calls, last.since(first).as_micros());
     let copies = u32::try_from(refused.copies / calls.max(1))
         .unwrap_or(u32::MAX)
@@ -147,6 +152,7 @@ fn spread<'a>(refused: &Refused<'a>, latest: Timestamp) -> impl Iterator<Item = 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tollgate_shared::time::Timestamp;
     use tollgate_shared::wire::statement::Cause;
 
     #[test]
@@ -162,7 +168,11 @@ mod tests {
             position: None,
         };
         let of = |calls, copies| -> Vec<(u64, u32, u32)> {
-            let calls = spread(&refused(calls, copies), Timestamp::MAX);
+            let right = Clock {
+                move_us: 0,
+                appended: Timestamp::MAX,
+            };
+            let calls = spread(&refused(calls, copies), right);
             let calls = calls.map(|call| (call.at.as_micros(), call.copies, call.min));
             calls.collect()
         };

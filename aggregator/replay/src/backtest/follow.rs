@@ -9,20 +9,20 @@
 //! pairs and with two seconds of calls, not with time.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
 use serde::Serialize;
 use tollgate_limits::Limits;
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::hits::Sender;
 
 use super::calls::{Calls, calls_of};
 use super::copies::CopiesLeftOut;
-use super::log::{LogFault, Sequences};
+use super::log::LogFault;
 use super::pairs::Pairs;
 use super::read::RowReading;
 use super::replay::Player;
+use super::senders::Senders;
 use super::table::count;
 use super::tape::{Call, CallKind};
 use crate::range::{Range, RangePosition};
@@ -46,8 +46,7 @@ pub struct Follow<'a> {
     /// Ordered by stamp, then by arrival.
     waiting: BinaryHeap<Reverse<(Timestamp, u64, CallKey)>>,
     came: u64,
-    /// By epoch and partition.
-    agents: HashMap<(u128, u32), Sequences>,
+    senders: Senders,
     copies: CopiesLeftOut,
     inputs: FollowInputs,
     tags: Tags,
@@ -164,7 +163,7 @@ impl<'a> Follow<'a> {
             pairs,
             waiting: BinaryHeap::new(),
             came: 0,
-            agents: HashMap::new(),
+            senders: Senders::default(),
             copies,
             inputs: FollowInputs::default(),
             unchecked_keys: tags.unchecked(),
@@ -209,14 +208,24 @@ impl<'a> Follow<'a> {
 
     fn record(&mut self, partition: u32, delivered: &Delivered) -> Result<(), LogFault> {
         let (offset, appended) = (delivered.offset, delivered.appended);
-        if self.range.lies(offset, appended) != RangePosition::In {
-            return Ok(());
+        match self.range.lies(offset, appended) {
+            RangePosition::Before => {
+                self.senders.before(partition, delivered, &self.tags);
+                return Ok(());
+            }
+            RangePosition::In => {}
+            RangePosition::Behind => return Ok(()),
         }
         let batch = match Calls::of(partition, delivered, &self.tags)? {
             Calls::Batch(batch) => batch,
             Calls::Holds { sender, resources } => {
                 self.copies.met(&resources);
-                self.is_new(partition, &sender);
+                let clock = self.senders.record(partition, &sender, appended);
+                self.inputs.batches += u64::from(clock.is_some());
+                return Ok(());
+            }
+            Calls::Tick => {
+                self.senders.tick(partition, appended);
                 return Ok(());
             }
             Calls::None => return Ok(()),
@@ -225,31 +234,18 @@ impl<'a> Follow<'a> {
                 return Ok(());
             }
         };
-        if !self.is_new(partition, &batch.sender) {
+        let Some(clock) = self.senders.record(partition, &batch.sender, appended) else {
             return Ok(());
-        }
-        let latest = appended.end_of_millisecond();
+        };
+        self.inputs.batches += 1;
         let mut copies = std::mem::take(&mut self.copies);
-        calls_of::<LogFault>(
-            &batch,
-            latest,
-            &mut copies,
-            &mut |resource, domain, call| {
-                self.take(resource, domain, call);
-                Ok(())
-            },
-        )?;
+        calls_of::<LogFault>(&batch, clock, &mut copies, &mut |resource, domain, call| {
+            self.take(resource, domain, call);
+            Ok(())
+        })?;
         self.inputs.copies_refused = copies.refused();
         self.copies = copies;
         Ok(())
-    }
-
-    /// Whether a batch came for the first time; counts it.
-    fn is_new(&mut self, partition: u32, sender: &Sender<'_>) -> bool {
-        let sequences = self.agents.entry((sender.epoch, partition)).or_default();
-        let new = sequences.is_new(sender.sequence);
-        self.inputs.batches += u64::from(new);
-        new
     }
 
     fn take(&mut self, resource: &str, domain: &str, call: Call) {

@@ -1,7 +1,7 @@
 //! Reads a log of Tollgate's own onto a tape: what agents let through, and what they refused.
 //!
 //! ```text
-//! hits      at their stamps, never later than the log took them: one call each; with a min one call
+//! hits      at the instants by which aggregators rule them, see `senders`: one call each; with a min one call
 //! refused   a number of calls from a first to a last instant: spread evenly between them
 //! holds     left out, with all that is about copies
 //! ```
@@ -10,19 +10,19 @@
 //! reported (batches that never arrived, unreadable records, a beginning that retention removed), because
 //! limits looser than those in force are then judged by too few calls.
 
-use std::collections::HashMap;
 use std::io;
 
+use tollgate_engine::engine::Clock;
 use tollgate_shared::escape::escaped;
 use tollgate_shared::keyring::Keyring;
-use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::denial::Announced;
-use tollgate_shared::wire::hits::{HitBatch, Sender};
+use tollgate_shared::wire::hits::HitBatch;
 
 use super::calls::{Calls, calls_of};
 use super::copies::CopiesLeftOut;
 use super::pairs::Pairs;
 use super::read::{ReadCounts, ReadFault, Recording, RowReading};
+use super::senders::Senders;
 use super::table::count;
 use super::tape::{Call, CallKind, Recorder};
 use crate::range::{Cut, Point, Range, RangePosition};
@@ -164,24 +164,40 @@ pub fn read(
         counts: ReadCounts::default(),
         seen: SeenAttempts::default(),
         tags,
-        agents: HashMap::new(),
+        senders: Senders::default(),
         copies,
     };
     let mut records = 0;
     let partitions = || (0..source.partitions()).filter(|partition| range.has(*partition));
     for partition in partitions() {
-        let hits = each((source, range), Stream::Hits, partition, &mut |delivered| {
-            progress(1);
-            reader.record(partition, delivered)
-        })?;
+        let hits = each(
+            (source, range),
+            Stream::Hits,
+            partition,
+            &mut |record, lies| {
+                if lies == RangePosition::Before {
+                    reader.senders.before(partition, record, &reader.tags);
+                    return Ok(());
+                }
+                progress(1);
+                reader.record(partition, record)
+            },
+        )?;
         reader.seen.records_gone += hits.gone;
         records += hits.records;
     }
     for partition in partitions() {
-        each((source, range), Stream::Denials, partition, &mut |record| {
-            reader.statement(record);
-            Ok(())
-        })?;
+        each(
+            (source, range),
+            Stream::Denials,
+            partition,
+            &mut |record, lies| {
+                if lies == RangePosition::In {
+                    reader.statement(record);
+                }
+                Ok(())
+            },
+        )?;
     }
     if reader.counts.rows == 0 {
         return Err(LogFault::Nothing(match records {
@@ -213,11 +229,12 @@ struct Passed {
     gone: u64,
 }
 
+/// Passes the records up to the end of the range to `each`, with where they lie.
 fn each(
     (source, range): (&dyn Source, &Range),
     stream: Stream,
     partition: u32,
-    each: &mut dyn FnMut(&Delivered) -> Result<(), LogFault>,
+    each: &mut dyn FnMut(&Delivered, RangePosition) -> Result<(), LogFault>,
 ) -> Result<Passed, LogFault> {
     let mut cursor = source.open(stream, partition, 0)?;
     let mut passed = Passed::default();
@@ -247,14 +264,12 @@ fn each(
             };
         }
         for record in &records {
-            match lies(range, stream, record) {
-                RangePosition::Before => {}
-                RangePosition::In => {
-                    passed.records += 1;
-                    each(record)?;
-                }
-                RangePosition::Behind => return Ok(passed),
+            let lies = lies(range, stream, record);
+            if lies == RangePosition::Behind {
+                return Ok(passed);
             }
+            passed.records += u64::from(lies == RangePosition::In);
+            each(record, lies)?;
         }
     }
 }
@@ -279,8 +294,7 @@ struct LogReader<'a> {
     counts: ReadCounts,
     seen: SeenAttempts,
     tags: Tags,
-    /// By epoch and partition.
-    agents: HashMap<(u128, u32), Sequences>,
+    senders: Senders,
     copies: CopiesLeftOut,
 }
 
@@ -290,7 +304,12 @@ impl LogReader<'_> {
             Calls::Batch(batch) => batch,
             Calls::Holds { sender, resources } => {
                 self.copies.met(&resources);
-                self.is_new(partition, &sender);
+                let clock = self.senders.record(partition, &sender, delivered.appended);
+                self.count(clock.is_some());
+                return Ok(());
+            }
+            Calls::Tick => {
+                self.senders.tick(partition, delivered.appended);
                 return Ok(());
             }
             Calls::None => return Ok(()),
@@ -306,21 +325,20 @@ impl LogReader<'_> {
                 return Ok(());
             }
         };
-        if !self.is_new(partition, &batch.sender) {
+        let appended = delivered.appended;
+        let clock = self.senders.record(partition, &batch.sender, appended);
+        self.count(clock.is_some());
+        let Some(clock) = clock else {
             return Ok(());
-        }
-        let latest = delivered.appended.end_of_millisecond();
-        self.batch(&batch, latest)
+        };
+        self.batch(&batch, clock)
             .map_err(|error| ReadFault::Temporary(error).into())
     }
 
-    /// Whether a batch came for the first time; counts it.
-    fn is_new(&mut self, partition: u32, sender: &Sender<'_>) -> bool {
-        let sequences = self.agents.entry((sender.epoch, partition)).or_default();
-        let new = sequences.is_new(sender.sequence);
-        self.seen.batches += u64::from(new);
-        self.seen.batches_repeated += u64::from(!new);
-        new
+    /// Counts a batch.
+    fn count(&mut self, is_new: bool) {
+        self.seen.batches += u64::from(is_new);
+        self.seen.batches_repeated += u64::from(!is_new);
     }
 
     fn statement(&mut self, delivered: &Delivered) {
@@ -329,9 +347,9 @@ impl LogReader<'_> {
         self.seen.statements += u64::from(!is_of_copies);
     }
 
-    fn batch(&mut self, batch: &HitBatch<'_>, latest: Timestamp) -> io::Result<()> {
+    fn batch(&mut self, batch: &HitBatch<'_>, clock: Clock) -> io::Result<()> {
         let copies = &mut self.copies;
-        calls_of(batch, latest, copies, &mut |resource, domain, call| {
+        calls_of(batch, clock, copies, &mut |resource, domain, call| {
             self.counts.rows += call.calls();
             match call.kind {
                 CallKind::Refused => self.seen.refused_calls += call.calls(),
@@ -350,7 +368,7 @@ impl LogReader<'_> {
     }
 
     fn seen(&self) -> SeenAttempts {
-        let missing = self.agents.values().map(Sequences::missing).sum();
+        let missing = self.senders.missing();
         let seen = SeenAttempts {
             batches_missing: missing,
             share: self.seen.batches as f64 / (self.seen.batches + missing) as f64,
@@ -365,58 +383,5 @@ impl LogReader<'_> {
             lower_bound: unheard || cut,
             ..seen
         }
-    }
-}
-
-/// The numbers of batches that one epoch of an agent sent to one partition.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sequences {
-    first: u64,
-    highest: u64,
-    /// Which of the 128 numbers up to the highest came; the highest is the lowest bit.
-    window: u128,
-    distinct: u64,
-}
-
-impl Sequences {
-    /// Whether a number is new; from then on it is known.
-    pub fn is_new(&mut self, number: u64) -> bool {
-        if self.distinct == 0 {
-            (self.first, self.highest) = (number, number);
-        }
-        if self.highest <= number {
-            let shift = u32::try_from(number - self.highest).unwrap_or(u32::MAX);
-            self.window = self.window.checked_shl(shift).unwrap_or(0);
-            self.highest = number;
-        }
-        let behind = u32::try_from(self.highest - number).unwrap_or(u32::MAX);
-        let bit = 1u128.checked_shl(behind).unwrap_or(0);
-        // A courier never has numbers further apart in flight, so an older number came before.
-        let new = bit != 0 && self.window & bit == 0;
-        self.window |= bit;
-        self.distinct += u64::from(new);
-        self.first = self.first.min(number);
-        new
-    }
-
-    fn missing(&self) -> u64 {
-        (self.highest - self.first + 1).saturating_sub(self.distinct)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn duplicate_sequences_are_found_and_gaps_counted() {
-        let mut sequences = Sequences::default();
-        let new: Vec<bool> = [5, 6, 5, 9, 8, 9, 200, 6]
-            .into_iter()
-            .map(|number| sequences.is_new(number))
-            .collect();
-        assert_eq!(new, [true, true, false, true, true, false, true, false]);
-        // 5, 6, 8, 9 and 200 came, of 5 to 200.
-        assert_eq!(sequences.missing(), 196 - 5);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! read     files of rows ──► pairs (names as numbers) and a tape (calls in order)
-//! log      a log of Tollgate's own, the same; calls: of one record;
-//!          copies: what is left out
+//! log      a log of Tollgate's own, the same; calls: of one record; senders: their agents, and
+//!          whose clocks are wrong; copies: what is left out
 //! replay   the tape against each limits file: the engine's in-line rules, tallied
 //! suggest  the tape against trial limits, until the least sufficient one is found
 //! report   tallies ──► one object for programs, tables and a page for people
@@ -27,6 +27,7 @@ pub mod pairs;
 pub mod read;
 pub mod replay;
 pub mod report;
+mod senders;
 mod shared_limits;
 pub mod states;
 pub mod suggest;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! stamped 10.2, but the log took its record at 10.0: counted at 10.0, as no call is later than its record
-//! settled, with the stamp 10.2: taken out at 10.0
+//! settled, with the stamp 10.2: taken out at 10.0; so is one of an agent whose clock is wrong, and was corrected
 //! ```
 //!
 //! Knows nothing of limits. What stays true: an estimate that was counted at its stamp takes no room here, and what can
