@@ -83,6 +83,7 @@ pub use resource::{
 pub use review::{STATE_BYTES_WARN, hits_max_in, state_bytes_at_limit};
 pub use scale::{SCALED_WINDOW_MIN, ScaleFault};
 pub use settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate};
+pub use source::nearest;
 pub use spelling::{parse_quota, parse_rate, print_quota, print_rate, whole_rate};
 pub use stated::{Allowance, Setting, Stated};
 pub use tables::RateOverride;

@@ -419,10 +419,7 @@ impl<'p, 't> Section<'p, 't> {
 
 /// The candidate with the most similar spelling, if one is near: at most a third of the letters
 /// differ, where swapped neighbours count once.
-pub(super) fn nearest<'k>(
-    name: &str,
-    candidates: impl Iterator<Item = &'k str>,
-) -> Option<&'k str> {
+pub fn nearest<'k>(name: &str, candidates: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     // A name that is far too long cannot be near, and comparing is quadratic in the length.
     const COMPARED_BYTES_MAX: usize = 64;
     if COMPARED_BYTES_MAX < name.len() {

@@ -13,12 +13,15 @@
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use tollgate_limits::versions::switches::ALL;
+use tollgate_limits::{Limits, Resource, nearest};
 use tollgate_shared::escape::escaped;
+use tollgate_shared::names::namespace as namespace_of;
 use tollgate_shared::networks::network_of_domain;
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::Global;
-use super::operator::{OperatorNote, Spoken, ask, get, name};
+use super::operator::{OperatorNote, Spoken, ask, get, limits_in_force, name};
 use super::output::Format;
 use crate::exit::{Exit, Failure};
 use tollgate_api::amend::AmendRequest;
@@ -227,7 +230,7 @@ pub fn namespaces(global: &Global, args: &NamespacesArgs) -> Result<Exit, Failur
                 allow_unconfigured: Some(true),
                 ..switch(namespace)
             };
-            ask(global, url, word, act)
+            switch_on(global, url, word, act)
         }
         Some(NamespaceVerb::Restore { namespace, word }) => {
             ask(global, url, word, switch(namespace))
@@ -249,9 +252,60 @@ pub fn namespaces(global: &Global, args: &NamespacesArgs) -> Result<Exit, Failur
                 allow_unconfigured: *allow_unconfigured,
                 ..switch(namespace)
             };
-            ask(global, url, word, act)
+            switch_on(global, url, word, act)
         }
     }
+}
+
+/// Sets switches, and says so if the limits in force have nothing in the namespace: its name may be mistyped, or the
+/// act is about resources without limits.
+fn switch_on(
+    global: &Global,
+    url: &str,
+    word: &OperatorNote,
+    act: AmendRequest,
+) -> Result<Exit, Failure> {
+    let namespace = act.namespace.clone().unwrap_or_default();
+    let exit = ask(global, url, word, act)?;
+    match limits_in_force(url) {
+        Ok(limits) => {
+            if let Some(text) = unknown_in(&limits, &namespace) {
+                remark!("tollgate: {text}");
+            }
+        }
+        Err(failure) => {
+            let namespace = escaped(&namespace);
+            remark!(
+                "tollgate: whether the limits name a resource in {namespace} is not known: {failure}"
+            );
+        }
+    }
+    Ok(exit)
+}
+
+/// That no resource of the limits is in a namespace, with the name that may have been meant; `None` if one is, or if
+/// the limits state the namespace itself.
+fn unknown_in(limits: &Limits, namespace: &str) -> Option<String> {
+    let names = || limits.resources().iter().map(Resource::name);
+    // A pattern without a dot, as in `ap*`, limits resources of every namespace that begins so.
+    fn undotted(name: &str) -> bool {
+        name.ends_with('*') && !name.contains('.')
+    }
+    let mut patterns = names().filter(|name| undotted(name));
+    if namespace == ALL || patterns.any(|name| namespace.starts_with(name.trim_end_matches('*'))) {
+        return None;
+    }
+    let stated = limits.namespaces().named.keys().map(|name| &**name);
+    let of_resources = names().filter(|name| !undotted(name)).map(namespace_of);
+    let mut known = stated.chain(of_resources);
+    if known.clone().any(|known| known == namespace) {
+        return None;
+    }
+    let near = nearest(namespace, &mut known);
+    let meant = near.map(|near| format!(", did you mean {}?", escaped(near)));
+    let namespace = escaped(namespace);
+    let text = format!("no resource of the limits in force is in the namespace {namespace}");
+    Some(text + &meant.unwrap_or_default())
 }
 
 /// Whether a domain looks like a network and is an invalid one: digits, a slash and a length.
@@ -341,6 +395,20 @@ fn namespace(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_namespace_that_no_limits_are_about_is_named_with_its_neighbour() {
+        const DOCUMENT: &str = "version = 1\nrules = 2\n[namespace.closed]\nallow_unconfigured = false\n\
+                                [rate.\"api.search\"]\nrate = \"1/s\"\n[rate.\"web*\"]\nrate = \"1/s\"\n\
+                                [copies.\"jobs.run\"]\nlimit = 1\n";
+        let limits = Limits::parse(DOCUMENT).expect("it is good");
+        for known in ["api", "jobs", "closed", "web", "website", "*"] {
+            assert_eq!(unknown_in(&limits, known), None, "{known}");
+        }
+        let unknown = |namespace| unknown_in(&limits, namespace).expect("unknown");
+        assert!(unknown("apj").ends_with("namespace apj, did you mean api?"));
+        assert!(unknown("nosuch").ends_with("namespace nosuch"));
+    }
 
     #[test]
     fn a_network_that_is_cut_short_is_noticed() {

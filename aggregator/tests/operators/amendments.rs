@@ -2,6 +2,7 @@
 //! author and reason, survive a restart, and are replayed by an audit.
 
 mod audited;
+mod switched;
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use serde_json::Value;
 use tollgate_agent::{Agent, Cause, Confirmation, Rate, Refused};
 
 use crate::support::{DEADLINE, Served, directory, run, serve, until};
+use switched::a_mistyped_namespace_is_noticed;
 
 pub const LIMITS: &str = r#"
 version = 1
@@ -308,6 +310,7 @@ async fn a_killed_namespace_denies_nobody(world: &World) {
         is_denied(&world.search, "trudy")
     })
     .await;
+    a_mistyped_namespace_is_noticed(world);
     let report = world.audit();
     assert_eq!(report["equal"], true);
     let mut remarks = report["remarks"].as_array().expect("a list").iter();

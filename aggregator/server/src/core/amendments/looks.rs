@@ -151,11 +151,31 @@ impl Views<'_> {
                 self.is_copies(resource)?;
                 self.is_held(act)
             }
-            Act::Switch { namespace, .. } => match &**namespace {
-                switches::ALL => Ok(()),
-                name => check("namespace", name),
-            },
+            Act::Switch { namespace, .. } => {
+                if &**namespace != switches::ALL {
+                    check("namespace", namespace)?;
+                }
+                self.can_switch(act, namespace)
+            }
             Act::Set(_) | Act::SetMany(_) => self.can_set(act.rows()),
+        }
+    }
+
+    /// Whether an act that removes a namespace's switches has one to remove.
+    fn can_switch(&self, act: &Act, namespace: &str) -> Result<(), AmendmentRefused> {
+        let mut switches = self.limits.book.switches().clone();
+        switches.turn(act);
+        match self
+            .limits
+            .book
+            .switches()
+            .of(namespace)
+            .or(switches.of(namespace))
+        {
+            Some(_) => Ok(()),
+            None => Err(AmendmentRefused::Nothing {
+                what: format!("{}: no switch of this namespace is set", escaped(namespace)),
+            }),
         }
     }
 
