@@ -4,8 +4,17 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
-use super::support::{LIMITS, directory, run, serve};
+use tollgate_log::journal::{Journal, JournalConfig, JournalContext};
+use tollgate_log::{Log as _, LogEvent, Stream, Ticket};
+use tollgate_shared::log_position::LogId;
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::record::RecordPen;
+
+use super::RESOURCE;
+use super::support::{DEADLINE, Dealer, LIMITS, directory, run, serve, serve_of, until, wall};
 
 /// The exit code of an aggregator that is to end by itself, and what it wrote.
 fn refused(dir: &Path) -> (i32, String) {
@@ -65,6 +74,61 @@ fn a_damaged_small_file_of_a_journal_is_refused_by_name() {
         }
         std::fs::write(&path, whole).unwrap();
     }
+}
+
+/// Writes a journal with one partition and a record in each segment, as it was thirty hours ago.
+async fn write_long_ago(dir: &Path) {
+    let config = JournalConfig {
+        partitions: 1,
+        segment_bytes: 1,
+        ..JournalConfig::new(dir.join("tollgate-data"))
+    };
+    let long_ago = wall().saturating_sub(Span::from_secs(30 * 60 * 60));
+    let context = JournalContext {
+        clock: Arc::new(move || long_ago),
+        ..JournalContext::of_this_machine()
+    };
+    let (events, mut inbox) = tollgate_log::channel(64);
+    let mut journal = Journal::open(config, context, events).expect("opens").0;
+    let log = LogId {
+        generation: 1,
+        random: 5,
+    };
+    let genesis = RecordPen::new(&MacKey::UNPROTECTED, 0).genesis(log);
+    // One turn appends to one segment.
+    for (ticket, record) in [(1, genesis), (2, b"no record".to_vec())] {
+        journal.append(Stream::Hits, 0, Ticket(ticket), record);
+        let taken = async {
+            let is_answer = |event: LogEvent| event.answer_to(Ticket(ticket)).is_some();
+            while !inbox.recv().await.is_some_and(is_answer) {}
+        };
+        let taken = tokio::time::timeout(DEADLINE, taken).await;
+        taken.expect("the journal takes it");
+    }
+    journal.close();
+    let closed = async { while inbox.recv().await.is_some_and(|it| it != LogEvent::Closed) {} };
+    let closed = tokio::time::timeout(DEADLINE, closed).await;
+    closed.expect("the journal closes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hits_that_no_snapshot_has_outlive_the_retention() {
+    let dir = directory(LIMITS);
+    write_long_ago(dir.path()).await;
+    std::fs::write(dir.path().join("t.toml"), "[snapshot]\nevery = \"1s\"\n").unwrap();
+    let args = ["--config", "t.toml", "--limits", "limits.toml"];
+    let mut served = serve_of(dir.path(), &[&args[..], &["--partitions", "1"]].concat());
+    served.line_with("hits older than the retention stay until a snapshot has them");
+    let segment = format!("tollgate-data/hits-00000/{:020}.seg", 0);
+    let oldest = dir.path().join(segment);
+    assert!(oldest.exists());
+    served.await_ready();
+    // Then a snapshot is worth it.
+    let mut agent = Dealer::connect(served.agents, 1).await;
+    agent.hit(RESOURCE, "acme", 1, 1).await;
+    until("retention goes on", || !oldest.exists()).await;
+    served.signal("TERM");
+    assert_eq!(served.await_end().0.code(), Some(0));
 }
 
 #[test]

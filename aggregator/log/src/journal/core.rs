@@ -17,6 +17,7 @@ use tollgate_shared::log_lines::LineInterval;
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::super::{Answer, Append, AppendError, Delivered, LogEvent, Stream, Ticket};
+use super::awaited::Awaited;
 use super::disk::Disk;
 use super::displaced;
 use super::end_recorder::EndRecorder;
@@ -26,6 +27,7 @@ use super::opening::{self, OpenReport};
 use super::partition::{Partition, Terms};
 use super::retention::{self, Bounds};
 use super::segment::JournalCursor;
+use super::snapshots::Snapshots;
 use super::{Ack, JournalConfig, RECORD_BYTES_MAX};
 
 /// How many bytes each follower that is behind reads from disk in one turn, at least: appends wait meanwhile, so it
@@ -77,6 +79,7 @@ pub struct Core {
     displaced: Option<PathBuf>,
     buffer: Vec<u8>,
     ends: EndRecorder,
+    awaited: Awaited,
     /// When the journal last looked for old segments, in milliseconds of the clock.
     tidied_ms: u64,
     /// Lines about segments that cannot be begun or removed, and about ends that cannot be recorded.
@@ -115,7 +118,11 @@ impl Core {
             staged: Vec::new(),
             follower: None,
         });
+        let snapshots = config
+            .until_snapshot
+            .then(|| Snapshots::beside(&config.dir, Arc::clone(&disk)));
         let core = Self {
+            awaited: Awaited::new(snapshots),
             slots: slots.collect(),
             config,
             disk,
@@ -312,17 +319,15 @@ impl Core {
                 tracing::warn!(%error, dir = %slot.partition.dir.display(), "a segment cannot be begun");
             }
         }
-        let kept: Vec<_> = self
-            .slots
-            .iter()
-            .map(|slot| slot.partition.kept())
-            .collect();
+        let mut kept: Vec<_> = self.slots.iter().map(|one| one.partition.kept()).collect();
         let bounds = Bounds {
             retention_ms,
             bytes: self.config.retention_bytes,
         };
+        self.awaited.mark(&mut kept, now_ms, bounds);
         let overdue = retention::overdue(&kept, now_ms, bounds);
-        for (slot, count) in self.slots.iter_mut().zip(overdue) {
+        self.awaited.report(overdue.held_back);
+        for (slot, count) in self.slots.iter_mut().zip(overdue.gone) {
             if let Err(error) = slot.partition.remove_first(count)
                 && removing.may(clock).is_some()
             {

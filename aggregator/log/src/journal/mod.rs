@@ -21,6 +21,7 @@
 //! [`LogClock`]); acknowledged records are there after any end of the process; damage, a lost end too, is reported, never skipped. Knows nothing of what records
 //! mean.
 
+mod awaited;
 pub mod core;
 pub mod disk;
 mod displaced;
@@ -83,6 +84,9 @@ pub struct JournalConfig {
     pub ack: Ack,
     /// Segments whose last record is older than this are removed, except those of `limits`.
     pub retention: Span,
+    /// Whether segments of hits stay, however old they are, until a snapshot beside the journal has their records: the
+    /// owner saves snapshots, and without these records its next start would not know what was used.
+    pub until_snapshot: bool,
     /// While all segments together have more bytes than this, the oldest are removed. Those of `limits` neither count
     /// nor are removed.
     pub retention_bytes: u64,
@@ -122,6 +126,7 @@ impl JournalConfig {
             partitions: 16,
             ack: Ack::Written,
             retention: Span::from_secs(24 * 60 * 60),
+            until_snapshot: false,
             retention_bytes: 8 * 1024 * 1024 * 1024,
             segment_bytes: 64 * 1024 * 1024,
             // Two seconds of writing at a tenth of a slow disk's rate.

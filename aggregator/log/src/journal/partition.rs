@@ -251,15 +251,20 @@ impl Partition {
     /// The partition as retention sees it.
     pub fn kept(&self) -> RetainedPartition {
         let active_floor_ms = self.active.as_ref().map(|active| active.floor_ms);
-        let ends = self.closed.iter().skip(1).map(|segment| segment.floor_ms);
-        let ends = ends.chain([active_floor_ms.unwrap_or(self.last_ms)]);
+        let active = self.active.as_ref();
+        let active = active.map_or((self.next, self.last_ms), |one| (one.base, one.floor_ms));
+        let ends = { self.closed.iter().skip(1) }.map(|segment| (segment.base, segment.floor_ms));
+        let ends = ends.chain([active]);
         RetainedPartition {
             stream: self.stream,
+            index: self.index,
+            needed_from: u64::MAX,
             closed: self
                 .closed
                 .iter()
                 .zip(ends)
-                .map(|(segment, last_ms)| KeptSegment {
+                .map(|(segment, (end, last_ms))| KeptSegment {
+                    end,
                     floor_ms: segment.floor_ms,
                     last_ms,
                     bytes: segment.bytes,

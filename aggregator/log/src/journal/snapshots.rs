@@ -176,6 +176,14 @@ impl Snapshots {
         self.of_partition(partition).unwrap_or_default()
     }
 
+    /// The offset of the newest snapshot of each partition that has one; empty if the directory cannot be read.
+    pub(super) fn newest(&self) -> BTreeMap<u32, u64> {
+        let names = self.disk.list(&self.dir).unwrap_or_default();
+        let mut found: Vec<_> = names.iter().filter_map(|name| read_name(name)).collect();
+        found.sort_unstable();
+        found.into_iter().collect()
+    }
+
     fn of_partition(&self, partition: u32) -> io::Result<Vec<u64>> {
         let names = self.disk.list(&self.dir)?;
         let named = names.iter().filter_map(|name| read_name(name));

@@ -56,6 +56,7 @@ fn open_journal(config: &config::Journal, events: LogSender) -> Result<OpenedLog
             config::Ack::Synced => journal::Ack::Synced,
         },
         retention: Span::from_std(config.retention),
+        until_snapshot: true,
         ..defaults
     };
     let journal = journal.bounded(config.retention_bytes).map_err(|least| {

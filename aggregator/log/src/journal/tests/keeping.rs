@@ -1,6 +1,7 @@
 //! Retention, who may open a journal, and reading it beside its writer.
 
 use super::super::reader::JournalRead;
+use super::super::snapshots::Snapshots;
 use super::faulty::edit;
 use super::*;
 
@@ -47,6 +48,64 @@ fn a_slow_partitions_records_are_removed_in_the_end() {
     let first = open.read_all(Stream::Hits, 0, 0)[0].clone();
     assert!(165_000 < first.appended.as_millis(), "{first:?}");
     assert!(first.appended.as_millis() <= 200_000, "{first:?}");
+    open.close();
+}
+
+#[test]
+fn hits_stay_until_a_snapshot_has_them() {
+    let mut kit = Kit::new();
+    kit.config.segment_bytes = 60;
+    kit.config.retention = Span::from_secs(100);
+    let fill = |kit: &Kit, open: &mut Open, from: u64| {
+        for n in 0..4 {
+            kit.at(1_000 * (from + 10 * n));
+            open.append(Stream::Hits, 0, b"record").expect("appended");
+        }
+    };
+    // Segments have one record.
+    let first = |kit: &Kit, open: &mut Open, second: u64| {
+        kit.at(1_000 * second);
+        open.append(Stream::Hits, 1, b"moves time")
+            .expect("appended");
+        open.read_all(Stream::Hits, 0, 0)[0].offset
+    };
+    let snapshots = Snapshots::beside(&kit.config.dir, Arc::clone(&kit.disk));
+    let save = |upto| snapshots.save(0, upto, |_| {}).expect("saved");
+    kit.config.until_snapshot = true;
+    let mut open = kit.open();
+    fill(&kit, &mut open, 1);
+    assert_eq!(first(&kit, &mut open, 1_000), 0, "no snapshot has any");
+    save(2);
+    assert_eq!(first(&kit, &mut open, 1_002), 2, "a start reads 2 again");
+    open.close();
+    let mut open = kit.open();
+    fill(&kit, &mut open, 1_010);
+    assert_eq!(first(&kit, &mut open, 2_000), 2, "none since the start");
+    save(7);
+    assert_eq!(first(&kit, &mut open, 2_002), 7);
+    open.close();
+    // Who saves no snapshots keeps nothing for them.
+    kit.config.until_snapshot = false;
+    let mut open = kit.open();
+    kit.at(3_000_000);
+    open.append(Stream::Hits, 1, b"moves time")
+        .expect("appended");
+    assert_eq!(open.read_all(Stream::Hits, 0, 0), []);
+    open.close();
+}
+
+#[test]
+fn the_bound_on_bytes_waits_for_no_snapshot() {
+    let mut kit = Kit::new();
+    kit.config.until_snapshot = true;
+    kit.config.segment_bytes = 10_000;
+    kit.config.retention_bytes = 50_000;
+    let mut open = kit.open();
+    for n in 0..200 {
+        kit.at(1_000 * n);
+        open.append(Stream::Hits, 0, &[0; 1_000]).expect("appended");
+    }
+    assert!(0 < open.read_all(Stream::Hits, 0, 0)[0].offset);
     open.close();
 }
 
