@@ -19,6 +19,15 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_all(File::open(path)?, bytes_max)
 }
 
+/// The same of a file that is read again while the process runs.
+///
+/// # Errors
+///
+/// As [`read`] and [`open_regular`].
+pub fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_all(open_regular(path)?, bytes_max)
+}
+
 /// Opens a file that is read again while the process runs. Waits for nobody: a pipe in its place could hold up the
 /// reader for ever.
 ///

@@ -21,6 +21,7 @@ use std::str::FromStr as _;
 use tollgate_shared::domain_key::{
     DOMAIN_KEY_BYTES_MAX, DomainKey, DomainKeyFault, HASHED_PREFIX, hashed_under,
 };
+use tollgate_shared::file_mode::check_regular;
 use tollgate_shared::names::admit_domain;
 use tollgate_shared::networks::{AddressPrefixes, NetworkName, NetworkText, address, network};
 use tollgate_shared::wire::limits_document::DOCUMENT_BYTES_MAX;
@@ -135,6 +136,20 @@ impl Domains {
             fault,
         })?;
         Ok(Self { key: Some(key) })
+    }
+
+    /// Reads a domain key that is read again while the process runs, and so must be a regular file: a pipe in its place
+    /// could hold up the reader for ever.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read), and if it is a pipe, a device or a directory.
+    pub fn read_again(path: &Path) -> Result<Self, KeyFileFault> {
+        check_regular(&std::fs::metadata(path)).map_err(|source| KeyFileFault::Unreadable {
+            name: path.display().to_string(),
+            source,
+        })?;
+        Self::read(path)
     }
 
     /// The id of the key; `None`: domains are in the log by their names.

@@ -60,7 +60,7 @@ pub fn run(global: &Global, args: &ServeArgs) -> Result<Exit, Failure> {
     let config = load(global, args)?;
     // Faults of the key are reported at once, with or without a limits file.
     if let Some(key) = &config.domain_key_file {
-        Domains::read(key)?;
+        Domains::read_again(key)?;
     }
     telemetry::start(&config.telemetry, global.quiet, global.verbose)?;
     serve::run(&config, args.with_stdin)?;

@@ -3,6 +3,39 @@
 use super::RESOURCE;
 use super::support::{LIMITS, directory, run, serve};
 
+#[test]
+fn a_pipe_in_place_of_the_limits_file_holds_up_nothing() {
+    let dir = directory(LIMITS);
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    let path = dir.path().join("limits.toml");
+    std::fs::remove_file(&path).expect("removed");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.expect("mkfifo").success());
+    served.signal("HUP");
+    served.line_with("limits.toml: not a regular file");
+    served.await_json("/v1/limits", |_| {
+        served.metric("tollgate_limits_file_bad") == 1.0
+    });
+    served.signal("TERM");
+    assert_eq!(served.await_end().0.code(), Some(0));
+    // At a start the limits in the log apply.
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    assert_eq!(served.metric("tollgate_limits_file_bad"), 1.0);
+    served.signal("TERM");
+    assert_eq!(served.await_end().0.code(), Some(0));
+    let key = [
+        "serve",
+        "--limits",
+        "limits.toml",
+        "--domain-key",
+        "limits.toml",
+    ];
+    let (exit, _, why) = run(dir.path(), &key);
+    assert!(exit == 66 && why.contains("not a regular file"), "{why}");
+}
+
 /// A row beside the document, which the document of the file cannot have beside it, is known only to the log.
 #[test]
 fn a_limits_file_that_the_log_refuses_is_bad() {

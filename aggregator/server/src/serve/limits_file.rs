@@ -14,10 +14,11 @@ use crate::domains::Domains;
 /// More than a document may have, so that the message about a document that is too long has its length.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// Reads the limits file. A long one takes about ten milliseconds.
+/// Reads the limits file. A long one takes about ten milliseconds. Waits for nobody: neither the file nor that of the
+/// domain key may be a pipe.
 pub(super) fn read_file(path: &Path, key: Option<&Path>) -> LimitsFile {
-    let domains = key.map_or_else(|| Ok(Domains::default()), Domains::read);
-    let text = bounded_file::read(path, BYTES_MAX)
+    let domains = key.map_or_else(|| Ok(Domains::default()), Domains::read_again);
+    let text = bounded_file::read_regular(path, BYTES_MAX)
         .map_err(|error| error.to_string())
         .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned()))
         .and_then(|text| {
@@ -38,6 +39,19 @@ mod tests {
     use tollgate_limits::versions::text::Text;
 
     use super::*;
+
+    #[test]
+    fn a_pipe_is_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (pipe, path) = (dir.path().join("pipe"), dir.path().join("limits.toml"));
+        std::fs::write(&path, "version = 1\nrules = 2\n").expect("written");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo").success());
+        let refused = |of: &Path, key| read_file(of, key).text.expect_err("a pipe");
+        assert_eq!(refused(&pipe, None), "not a regular file");
+        let text = refused(&path, Some(&pipe));
+        assert!(text.ends_with("pipe: not a regular file"), "{text}");
+    }
 
     #[test]
     fn a_file_goes_to_the_log_with_the_tables_of_its_zones() {

@@ -109,7 +109,7 @@ fn record_keyring(path: &Path) -> Result<Keyring, String> {
 }
 
 fn domains(path: &Path) -> Result<Domains, String> {
-    Domains::read(path).map_err(|fault| format!("security.domain_key_file: {fault}"))
+    Domains::read_again(path).map_err(|fault| format!("security.domain_key_file: {fault}"))
 }
 
 /// The client for other members: it shows this aggregator's certificate, and trusts the CA that it trusts for
