@@ -174,17 +174,17 @@ fn exit_of(error: &ServeError) -> Exit {
 fn exit_of_journal(error: &OpenError) -> Exit {
     let denied = |source: &std::io::Error| source.kind() == std::io::ErrorKind::PermissionDenied;
     match error {
-        OpenError::CannotCreate { source, .. } | OpenError::NotWritable { source, .. }
+        OpenError::CannotCreate { source, .. }
+        | OpenError::NotWritable { source, .. }
+        | OpenError::Io { source, .. }
             if denied(source) =>
         {
             Exit::NotAuthorised
         }
         OpenError::CannotCreate { .. } | OpenError::NotWritable { .. } => Exit::CantCreate,
-        OpenError::InUse { .. }
-        | OpenError::Newer { .. }
-        | OpenError::NotAJournal { .. }
-        | OpenError::OtherPartitions { .. } => Exit::Config,
-        OpenError::Corrupt(_) | OpenError::Damaged { .. } => Exit::Data,
+        OpenError::InUse { .. } | OpenError::OtherPartitions { .. } => Exit::Config,
+        OpenError::NotAJournal { .. } => Exit::NoInput,
+        OpenError::Newer { .. } | OpenError::Corrupt(_) | OpenError::Damaged { .. } => Exit::Data,
         OpenError::Io { .. } => Exit::Io,
     }
 }

@@ -110,7 +110,7 @@ fn an_aggregator_that_cannot_start_has_an_exit_code_and_a_reason() {
             "--kafka: kafka.bootstrap = \"localhost\": expected a list of brokers with their ports",
         ),
         (&serve("--journal afile/journal"), 73, "afile/journal"),
-        (&serve("--journal ."), 78, "journal directory"),
+        (&serve("--journal ."), 66, "journal directory"),
         (&serve("--limits bad.toml"), 65, "did you mean `rate`"),
         (&serve("--limits none.toml"), 66, "none.toml"),
     ];

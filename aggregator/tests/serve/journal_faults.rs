@@ -132,6 +132,29 @@ async fn hits_that_no_snapshot_has_outlive_the_retention() {
 }
 
 #[test]
+fn a_journal_of_a_later_build_and_a_missing_description_have_the_exit_codes_of_audits() {
+    let dir = directory(LIMITS);
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    served.signal("TERM");
+    assert_eq!(served.await_end().0.code(), Some(0));
+    let codes = || {
+        let audit = run(dir.path(), &["audit", "--journal", "tollgate-data"]);
+        (refused(dir.path()).0, audit.0)
+    };
+    let path = dir.path().join("tollgate-data/journal");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(
+        &path,
+        text.replacen("tollgate-journal 1", "tollgate-journal 9", 1),
+    )
+    .unwrap();
+    assert_eq!(codes(), (65, 65));
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(codes(), (66, 66));
+}
+
+#[test]
 fn too_few_bytes_for_the_partitions_are_refused_at_start() {
     let dir = directory(LIMITS);
     let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))

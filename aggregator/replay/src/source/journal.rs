@@ -2,6 +2,7 @@
 //!
 //! What stays true: nothing in the directory is changed, and its writer is not disturbed.
 
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ impl JournalSource {
                 OpenError::Newer { .. } | OpenError::Corrupt(_) | OpenError::Damaged { .. } => {
                     SourceError::Bad(text)
                 }
+                OpenError::Io { source, .. } => unread(&source, text),
                 _ => SourceError::Missing(text),
             }
         })?;
@@ -88,8 +90,8 @@ impl Source for JournalSource {
             let path = self.snapshots.file(partition, upto);
             let text = format!("{}: {error}", path.display());
             match error.kind() {
-                std::io::ErrorKind::InvalidData => SourceError::Bad(text),
-                _ => SourceError::Missing(text),
+                ErrorKind::InvalidData => SourceError::Bad(text),
+                _ => unread(&error, text),
             }
         })
     }
@@ -122,6 +124,13 @@ fn fault(error: ReadError) -> SourceError {
     let text = error.to_string();
     match error {
         ReadError::Corrupt(_) => SourceError::Bad(text),
-        ReadError::Io { .. } => SourceError::Missing(text),
+        ReadError::Io { source, .. } => unread(&source, text),
+    }
+}
+
+fn unread(error: &Error, text: String) -> SourceError {
+    match error.kind() {
+        ErrorKind::PermissionDenied => SourceError::NotAuthorised(text),
+        _ => SourceError::Missing(text),
     }
 }
