@@ -13,12 +13,42 @@
 
 use std::collections::BTreeSet;
 
-use super::holds::{ConnectionId, HeldFor};
+use tollgate_shared::names::admit_domain;
+
 use crate::state::{Shared, Undecided};
 
 /// The most reports that are remembered at once. A connection has 128 requests at once, so this is the case of several
 /// connections that stood still together.
 pub(crate) const EARLY_MAX: usize = 1_000;
+
+/// A connection, by a number that is unique in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ConnectionId(pub u64);
+
+/// What a hold is for: a resource, a domain, and a request if known, otherwise empty. Each has a bounded length:
+/// [`HeldFor::new`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct HeldFor {
+    pub resource: String,
+    pub domain: String,
+    pub request: String,
+}
+
+impl HeldFor {
+    /// From the names in a request. Long names are shortened with a hash, like domains everywhere.
+    pub fn new(resource: &str, domain: &str, request: &str) -> Self {
+        let bounded = |name: &str| match name {
+            // The empty name is a name of its own here.
+            "" => String::new(),
+            name => admit_domain(name).into_owned(),
+        };
+        Self {
+            resource: bounded(resource),
+            domain: bounded(domain),
+            request: bounded(request),
+        }
+    }
+}
 
 /// When a request came: over which connection, and as which of all requests.
 #[derive(Clone, Copy, Debug)]
@@ -151,7 +181,7 @@ mod tests {
         /// Returns how many copies were neither held nor remembered.
         fn report(&self, report: &Unanswered, id: &str, copies: u64) -> u64 {
             let held_for = HeldFor::new("sandbox", "acme", id);
-            let why = Undecided::NotHeld;
+            let why = || Undecided::NotHeld;
             let of = report.arrival(ONE);
             self.holds.release(of, &held_for, copies, why, self.now)
         }

@@ -15,9 +15,9 @@ use tollgate_agent::{
     Agent, Allowed, Cause, Copies, Denied, Headers, HttpAnswer, Rate, Refused, Room,
 };
 
-use super::arrivals::Arrival;
+use super::arrivals::{Arrival, HeldFor};
 use super::asks::{DescriptorAct, DescriptorAsk, DescriptorRead};
-use super::holds::{EnvoyHolds, HeldFor};
+use super::holds::EnvoyHolds;
 use crate::authorize::hit;
 use crate::state::{Shared, Undecided};
 
@@ -164,7 +164,7 @@ impl Deciding<'_> {
     }
 
     fn release(&self, ask: &DescriptorAsk, count: u64) {
-        let why = match self.agent.rate(&ask.resource).is_limited_by_copies() {
+        let why = || match self.agent.rate(&ask.resource).is_limited_by_copies() {
             true => Undecided::NotHeld,
             false => Undecided::NegativeHits,
         };
@@ -173,7 +173,7 @@ impl Deciding<'_> {
             .holds
             .release(self.arrival, &held_for(ask), count, why, now);
         if left != 0 {
-            Shared::note_undecided(why);
+            Shared::note_undecided(why());
         }
     }
 

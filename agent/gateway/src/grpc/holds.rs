@@ -20,9 +20,8 @@ use std::time::{Duration, Instant};
 
 use metrics::{counter, gauge};
 use tollgate_agent::Hold;
-use tollgate_shared::names::admit_domain;
 
-use super::arrivals::{Arrival, Arrivals, EarlyReport};
+use super::arrivals::{Arrival, Arrivals, ConnectionId, EarlyReport, HeldFor};
 use crate::state::Undecided;
 
 /// The most holds at once. Further requests are let through without a hold, and counted.
@@ -35,35 +34,6 @@ const REPORTED_WITHIN: Duration = Duration::from_secs(3_600);
 /// How often overdue reports are searched for at the bound: each search takes milliseconds, during which no other
 /// request is answered.
 const SEARCH_EVERY: Duration = Duration::from_secs(1);
-
-/// A connection, by a number that is unique in this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ConnectionId(pub u64);
-
-/// What a hold is for: a resource, a domain, and a request if known, otherwise empty. Each has a bounded length:
-/// [`HeldFor::new`].
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct HeldFor {
-    pub resource: String,
-    pub domain: String,
-    pub request: String,
-}
-
-impl HeldFor {
-    /// From the names in a request. Long names are shortened with a hash, like domains everywhere.
-    pub fn new(resource: &str, domain: &str, request: &str) -> Self {
-        let bounded = |name: &str| match name {
-            // The empty name is a name of its own here.
-            "" => String::new(),
-            name => admit_domain(name).into_owned(),
-        };
-        Self {
-            resource: bounded(resource),
-            domain: bounded(domain),
-            request: bounded(request),
-        }
-    }
-}
 
 /// An expected report of a refused request.
 #[derive(Debug)]
@@ -159,7 +129,7 @@ impl EnvoyHolds {
         of: Arrival,
         held_for: &HeldFor,
         copies: u64,
-        why: Undecided,
+        why: impl FnOnce() -> Undecided,
         now: Instant,
     ) -> u64 {
         let mut table = self.table();
@@ -174,7 +144,7 @@ impl EnvoyHolds {
             number: of.number,
             held_for: held_for.clone(),
             copies: left,
-            why,
+            why: why(),
         };
         match table.arrivals.remember(report) {
             true => 0,
@@ -329,12 +299,12 @@ mod tests {
             holds.keep(by, of("acme", ""), hold, Instant::now());
         }
         let acme = of("acme", "");
-        assert_eq!(holds.release(ONE, &acme, 3, NOT_HELD, now), 0);
+        assert_eq!(holds.release(ONE, &acme, 3, || NOT_HELD, now), 0);
         assert_eq!(copies(&kit), [5, 2], "2, and 1 of 3");
-        assert_eq!(holds.release(ONE, &acme, 4, NOT_HELD, now), 0);
+        assert_eq!(holds.release(ONE, &acme, 4, || NOT_HELD, now), 0);
         assert_eq!(copies(&kit), [3], "those of the other connection");
-        assert_eq!(holds.release(ONE, &of("other", ""), 1, NOT_HELD, now), 1);
-        assert_eq!(holds.release(ONE, &acme, 9, NOT_HELD, now), 6);
+        assert_eq!(holds.release(ONE, &of("other", ""), 1, || NOT_HELD, now), 1);
+        assert_eq!(holds.release(ONE, &acme, 9, || NOT_HELD, now), 6);
         assert!(copies(&kit).is_empty());
     }
 
@@ -347,16 +317,16 @@ mod tests {
         let hold = sandbox.reserve("acme", 1).expect("room");
         holds.keep(ONE, acme.clone(), hold, now);
         holds.refuse(ONE, acme.clone(), 1, now);
-        assert_eq!(holds.release(ONE, &acme, 1, NOT_HELD, now), 0);
+        assert_eq!(holds.release(ONE, &acme, 1, || NOT_HELD, now), 0);
         assert_eq!(copies(&kit), [1], "the refused one's");
-        assert_eq!(holds.release(ONE, &acme, 1, NOT_HELD, now), 0);
+        assert_eq!(holds.release(ONE, &acme, 1, || NOT_HELD, now), 0);
         assert!(copies(&kit).is_empty());
         // A report that never came is not expected for ever.
         let hold = sandbox.reserve("acme", 1).expect("room");
         holds.keep(ONE, acme.clone(), hold, now);
         holds.refuse(ONE, acme.clone(), 1, now);
         let later = now + REPORTED_WITHIN + Duration::from_secs(1);
-        assert_eq!(holds.release(ONE, &acme, 1, NOT_HELD, later), 0);
+        assert_eq!(holds.release(ONE, &acme, 1, || NOT_HELD, later), 0);
         assert!(copies(&kit).is_empty());
     }
 
@@ -370,11 +340,11 @@ mod tests {
             holds.keep(ONE, of("acme", request), hold, now);
         }
         holds.refuse(ONE, of("acme", "c"), 1, now);
-        assert_eq!(holds.release(ONE, &of("acme", "c"), 1, NOT_HELD, now), 0);
+        assert_eq!(holds.release(ONE, &of("acme", "c"), 1, || NOT_HELD, now), 0);
         assert_eq!(copies(&kit), [1, 2], "it was refused");
-        assert_eq!(holds.release(ONE, &of("acme", "b"), 2, NOT_HELD, now), 0);
+        assert_eq!(holds.release(ONE, &of("acme", "b"), 2, || NOT_HELD, now), 0);
         assert_eq!(copies(&kit), [1]);
-        assert_eq!(holds.release(ONE, &of("acme", "b"), 2, NOT_HELD, now), 2);
+        assert_eq!(holds.release(ONE, &of("acme", "b"), 2, || NOT_HELD, now), 2);
     }
 
     #[test]
@@ -391,12 +361,12 @@ mod tests {
         // The client took its time to read the refusal, and the report came over another connection.
         let later = now + Duration::from_secs(600);
         for by in [ONE, OTHER] {
-            assert_eq!(holds.release(by, &same, 1, NOT_HELD, later), 0);
+            assert_eq!(holds.release(by, &same, 1, || NOT_HELD, later), 0);
             assert_eq!(copies(&kit), [1], "the first is in use");
         }
-        assert_eq!(holds.release(ONE, &same, 1, NOT_HELD, later), 0);
+        assert_eq!(holds.release(ONE, &same, 1, || NOT_HELD, later), 0);
         assert!(copies(&kit).is_empty(), "it is done");
-        assert_eq!(holds.release(ONE, &same, 1, NOT_HELD, later), 1);
+        assert_eq!(holds.release(ONE, &same, 1, || NOT_HELD, later), 1);
     }
 
     #[test]
@@ -411,13 +381,13 @@ mod tests {
         holds.end(ONE.by);
         let hold = sandbox.reserve("acme", 1).expect("room");
         holds.keep(OTHER, acme.clone(), hold, now);
-        assert_eq!(holds.release(OTHER, &acme, 1, NOT_HELD, now), 0);
+        assert_eq!(holds.release(OTHER, &acme, 1, || NOT_HELD, now), 0);
         assert_eq!(
             copies(&kit),
             [1],
             "of what the other connection was refused"
         );
-        assert_eq!(holds.release(OTHER, &acme, 1, NOT_HELD, now), 0);
+        assert_eq!(holds.release(OTHER, &acme, 1, || NOT_HELD, now), 0);
         assert!(copies(&kit).is_empty());
     }
 

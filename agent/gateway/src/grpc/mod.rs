@@ -35,8 +35,9 @@ use tonic::body::Body;
 use tonic::codegen::Service as _;
 use tonic::service::Routes;
 
+use self::arrivals::ConnectionId;
 use self::check::Check;
-use self::holds::{ConnectionId, EnvoyHolds, Unanswered};
+use self::holds::{EnvoyHolds, Unanswered};
 use self::rls::Rls;
 use self::services::{EnvoyRls, Kuadrant};
 use crate::connections::{Connection, EndReason, MeteredBody};

@@ -24,10 +24,10 @@ use metrics::counter;
 use tollgate_agent::Agent;
 use tonic::{Request, Response};
 
-use super::arrivals::Arrival;
+use super::arrivals::{Arrival, ConnectionId};
 use super::asks::{DescriptorRead, RlsCall, read};
 use super::decision::{Deciding, Decision, Status};
-use super::holds::{ConnectionId, EnvoyHolds};
+use super::holds::EnvoyHolds;
 use crate::state::{Settings, Shared};
 
 /// The status with which Envoy answers a refused request, unless its `rate_limited_status` is another one. The answer
