@@ -41,10 +41,10 @@ impl Senders {
         appended: Timestamp,
     ) -> Option<Clock> {
         let clocks = self.clocks.entry(partition).or_default();
-        let clock = clocks.record(sender, appended);
+        let clock = clocks.record(sender, appended)?;
         let sequences = self.sequences.entry((sender.epoch, partition)).or_default();
-        let is_new = sequences.is_new(sender.sequence);
-        clock.filter(|_| is_new)
+        sequences.note(sender.sequence);
+        Some(clock)
     }
 
     /// Notes a record from before the range that is read.
@@ -74,30 +74,18 @@ impl Senders {
 struct Sequences {
     first: u64,
     highest: u64,
-    /// Which of the 128 numbers up to the highest came; the highest is the lowest bit.
-    window: u128,
     distinct: u64,
 }
 
 impl Sequences {
-    /// Whether a number is new; from then on it is known.
-    fn is_new(&mut self, number: u64) -> bool {
+    /// Notes a number that did not come before.
+    fn note(&mut self, number: u64) {
         if self.distinct == 0 {
             (self.first, self.highest) = (number, number);
         }
-        if self.highest <= number {
-            let shift = u32::try_from(number - self.highest).unwrap_or(u32::MAX);
-            self.window = self.window.checked_shl(shift).unwrap_or(0);
-            self.highest = number;
-        }
-        let behind = u32::try_from(self.highest - number).unwrap_or(u32::MAX);
-        let bit = 1u128.checked_shl(behind).unwrap_or(0);
-        // A courier never has numbers further apart in flight, so an older number came before.
-        let new = bit != 0 && self.window & bit == 0;
-        self.window |= bit;
-        self.distinct += u64::from(new);
         self.first = self.first.min(number);
-        new
+        self.highest = self.highest.max(number);
+        self.distinct += 1;
     }
 
     fn missing(&self) -> u64 {
@@ -111,13 +99,22 @@ mod tests {
 
     #[test]
     fn duplicate_sequences_are_found_and_gaps_counted() {
-        let mut sequences = Sequences::default();
+        let mut senders = Senders::default();
+        let now = Timestamp::from_millis(1_000);
         let new: Vec<bool> = [5, 6, 5, 9, 8, 9, 200, 6]
             .into_iter()
-            .map(|number| sequences.is_new(number))
+            .map(|sequence| {
+                let sender = Sender {
+                    agent: "web-1",
+                    epoch: 7,
+                    sequence,
+                    sent: now,
+                };
+                senders.record(0, &sender, now).is_some()
+            })
             .collect();
         assert_eq!(new, [true, true, false, true, true, false, true, false]);
         // 5, 6, 8, 9 and 200 came, of 5 to 200.
-        assert_eq!(sequences.missing(), 196 - 5);
+        assert_eq!(senders.missing(), 196 - 5);
     }
 }
