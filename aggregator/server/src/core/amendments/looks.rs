@@ -163,15 +163,10 @@ impl Views<'_> {
 
     /// Whether an act that removes a namespace's switches has one to remove.
     fn can_switch(&self, act: &Act, namespace: &str) -> Result<(), AmendmentRefused> {
-        let mut switches = self.limits.book.switches().clone();
-        switches.turn(act);
-        match self
-            .limits
-            .book
-            .switches()
-            .of(namespace)
-            .or(switches.of(namespace))
-        {
+        let before = self.limits.book.switches();
+        let mut after = before.clone();
+        after.turn(act);
+        match before.of(namespace).or(after.of(namespace)) {
             Some(_) => Ok(()),
             None => Err(AmendmentRefused::Nothing {
                 what: format!("{}: no switch of this namespace is set", escaped(namespace)),
