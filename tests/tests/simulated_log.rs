@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use tollgate_log::{Append, AppendError, Log, LogEvent, LogSender, Stream, Ticket};
 use tollgate_shared::time::Timestamp;
 use tollgate_tests::conformance::{self, Medium, PARTITIONS};
@@ -46,7 +47,7 @@ impl Log for Opened {
         PARTITIONS
     }
 
-    fn append(&mut self, stream: Stream, partition: u32, ticket: Ticket, record: Vec<u8>) {
+    fn append(&mut self, stream: Stream, partition: u32, ticket: Ticket, record: Bytes) {
         self.say(Command::Append(Append {
             stream,
             partition,

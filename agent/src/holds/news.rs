@@ -22,7 +22,7 @@ impl From<Told> for FullScope {
     fn from(scope: Told) -> Self {
         match scope {
             Told::Pair(_) => Self::Domain,
-            Told::Group(name) => Self::Group(name),
+            Told::Group(name) => Self::Group((*name).into()),
             Told::Resource => Self::Resource,
         }
     }

@@ -17,6 +17,8 @@ pub mod kafka;
 
 use std::sync::atomic::AtomicU64;
 
+use bytes::Bytes;
+
 pub use channel::{LogReceiver, LogSender, channel};
 
 use tollgate_shared::time::{Span, Timestamp};
@@ -55,7 +57,7 @@ pub struct Delivered {
     /// When the log appended it, to the millisecond.
     pub appended: Timestamp,
     /// Its bytes.
-    pub bytes: bytes::Bytes,
+    pub bytes: Bytes,
 }
 
 /// Identifies an append until it is answered. The caller chooses it.
@@ -200,7 +202,7 @@ pub struct Append {
     /// Names the answer.
     pub ticket: Ticket,
     /// The record's bytes.
-    pub record: Vec<u8>,
+    pub record: Bytes,
 }
 
 /// An open log. It sends events to the channel that its owner passed when opening it.
@@ -210,7 +212,7 @@ pub trait Log: Send {
 
     /// Appends a record and answers with [`LogEvent::Appended`]. Appends to one partition by one
     /// caller keep their order.
-    fn append(&mut self, stream: Stream, partition: u32, ticket: Ticket, record: Vec<u8>);
+    fn append(&mut self, stream: Stream, partition: u32, ticket: Ticket, record: Bytes);
 
     /// Appends several records in this order. A log with a thread of its own wakes it once for all of them.
     fn append_all(&mut self, appends: Vec<Append>) {

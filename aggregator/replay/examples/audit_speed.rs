@@ -58,7 +58,7 @@ impl Out {
         }
         self.sent += 1;
         self.journal
-            .append(stream, partition, Ticket(self.sent), record);
+            .append(stream, partition, Ticket(self.sent), record.into());
         self.drain(1_000);
     }
 

@@ -239,9 +239,9 @@ fn view(name: &str, bytes: &[u8]) -> Value {
 
 fn statement(notice: &StatementNotice) -> Value {
     let (kind, name) = match &notice.statement.scope {
-        Scope::Pair(domain) => ("domain", Some(domain)),
+        Scope::Pair(domain) => ("domain", Some(&**domain)),
         Scope::Resource => ("everybody", None),
-        Scope::Group(group) => ("group", Some(group)),
+        Scope::Group(group) => ("group", Some(&**group)),
     };
     let mut view = json!({
         "partition": notice.partition,

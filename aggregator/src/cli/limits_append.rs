@@ -64,7 +64,7 @@ impl LimitsStream {
     fn append(&mut self, record: Vec<u8>) {
         self.appended += 1;
         let ticket = Ticket(self.appended);
-        self.log.append(Stream::Limits, 0, ticket, record);
+        self.log.append(Stream::Limits, 0, ticket, record.into());
     }
 
     /// Appends one version after the other, each once the previous one is in force; returns the last one.

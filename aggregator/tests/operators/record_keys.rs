@@ -60,7 +60,7 @@ async fn forge(dir: &Path) {
     let source = ((target + 1) % PARTITIONS, 1 << 40);
     let total = Total::guarded(wall().as_millis(), 10_000_000);
     let record = RecordPen::new(&MacKey::UNPROTECTED, target).totals("api.wide", source, &[total]);
-    journal.append(Stream::Hits, target, Ticket(1), record);
+    journal.append(Stream::Hits, target, Ticket(1), record.into());
     journal.close();
     let closed = async {
         let mut taken = false;

@@ -239,7 +239,7 @@ fn hits_of(record: &Record<'_>) -> Value {
 /// The part of a statement that is compared.
 fn statement_of(announced: &Announced) -> Value {
     let name = match &announced.statement.scope {
-        Scope::Pair(name) | Scope::Group(name) => Some(name),
+        Scope::Pair(name) | Scope::Group(name) => Some(&**name),
         Scope::Resource => None,
     };
     let mut expected = json!({

@@ -97,7 +97,7 @@ async fn write_long_ago(dir: &Path) {
     let genesis = RecordPen::new(&MacKey::UNPROTECTED, 0).genesis(log);
     // One turn appends to one segment.
     for (ticket, record) in [(1, genesis), (2, b"no record".to_vec())] {
-        journal.append(Stream::Hits, 0, Ticket(ticket), record);
+        journal.append(Stream::Hits, 0, Ticket(ticket), record.into());
         let taken = async {
             let is_answer = |event: LogEvent| event.answer_to(Ticket(ticket)).is_some();
             while !inbox.recv().await.is_some_and(is_answer) {}

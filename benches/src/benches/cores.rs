@@ -139,7 +139,7 @@ fn write_journal(journal: &Path, entries: u64) -> anyhow::Result<()> {
     for batch in 0..entries / ENTRIES as u64 {
         let partition = (batch % u64::from(PARTITIONS)) as u32;
         let bytes = writers[partition as usize].batch();
-        log.append(Stream::Hits, partition, Ticket(batch), bytes);
+        log.append(Stream::Hits, partition, Ticket(batch), bytes.into());
         on_the_way += 1;
         while ON_THE_WAY_MAX <= on_the_way {
             let event = inbox.blocking_recv().context("the journal has ended")?;

@@ -48,11 +48,26 @@ impl Announced {
 
     /// Writes one.
     pub fn encode(&self, writer: &mut Writer) {
-        writer.begin(KIND);
-        writer.array(5);
-        write_log_id(writer, self.log);
-        writer.u64(u64::from(self.partition));
-        writer.text(&self.resource);
-        self.statement.write(writer);
+        encode(
+            (self.log, self.partition),
+            &self.resource,
+            &self.statement,
+            writer,
+        );
     }
+}
+
+/// Writes the record of a statement about a resource, which a record of this log's partition caused.
+pub fn encode(
+    (log, partition): (LogId, u32),
+    resource: &str,
+    statement: &Statement,
+    writer: &mut Writer,
+) {
+    writer.begin(KIND);
+    writer.array(5);
+    write_log_id(writer, log);
+    writer.u64(u64::from(partition));
+    writer.text(resource);
+    statement.write(writer);
 }

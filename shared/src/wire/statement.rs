@@ -4,6 +4,8 @@
 //! late, out of order or from two aggregators, and all agents end with the same result. Knows nothing
 //! of how they are transported.
 
+use std::sync::Arc;
+
 use super::log_position::{read_log_position, write_log_position};
 use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
@@ -15,11 +17,11 @@ use crate::time::{Span, Timestamp};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// One domain's use of the resource.
-    Pair(Box<str>),
+    Pair(Arc<str>),
     /// Everybody's use of the resource (its global limit).
     Resource,
     /// The use of the resource by all domains of a group.
-    Group(Box<str>),
+    Group(Arc<str>),
 }
 
 /// Why a scope is closed. Stable numbers: they are in the log.

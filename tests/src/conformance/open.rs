@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use tollgate_log::{AppendError, Delivered, Log, LogEvent, LogReceiver, Stream, Ticket, channel};
 
 use super::{Medium, PARTITIONS};
@@ -61,7 +62,7 @@ impl Open {
         }
     }
 
-    pub fn send(&mut self, stream: Stream, partition: u32, record: impl Into<Vec<u8>>) -> Ticket {
+    pub fn send(&mut self, stream: Stream, partition: u32, record: impl Into<Bytes>) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         self.log.append(stream, partition, ticket, record.into());
@@ -80,7 +81,7 @@ impl Open {
         }
     }
 
-    pub fn append(&mut self, stream: Stream, partition: u32, record: impl Into<Vec<u8>>) -> u64 {
+    pub fn append(&mut self, stream: Stream, partition: u32, record: impl Into<Bytes>) -> u64 {
         let ticket = self.send(stream, partition, record);
         self.answer(ticket).expect("appended")
     }

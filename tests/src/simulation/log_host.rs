@@ -5,7 +5,6 @@
 
 use std::path::Path;
 
-use bytes::Bytes;
 use tollgate_log::journal::core::{Core as Journal, JournalCommand};
 use tollgate_log::journal::disk::Disk;
 use tollgate_log::journal::{Ack, JournalConfig};
@@ -142,7 +141,7 @@ impl World {
 
     pub(super) fn append(&mut self, owner: usize, append: Append) {
         let host = &mut self.owners[owner];
-        let bytes = Bytes::copy_from_slice(&append.record);
+        let bytes = append.record.clone();
         let at = (append.stream, append.partition, bytes);
         host.tickets.insert(append.ticket, at);
         match self.log {

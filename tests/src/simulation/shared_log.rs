@@ -86,7 +86,7 @@ impl SharedLog {
         let record = Delivered {
             offset: records.len() as u64,
             appended: Timestamp::from_millis(wall.as_millis()).max(last),
-            bytes: append.record.clone().into(),
+            bytes: append.record.clone(),
         };
         records.push(record.clone());
         Ok(record)

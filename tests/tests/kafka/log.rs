@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bytes::Bytes;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
@@ -263,7 +264,8 @@ impl Open {
     }
 
     fn append(&mut self, ticket: Ticket) -> Result<u64, AppendError> {
-        self.log.append(Stream::Hits, 1, ticket, b"record".to_vec());
+        self.log
+            .append(Stream::Hits, 1, ticket, Bytes::from_static(b"record"));
         self.find(|event| event.answer_to(ticket).cloned())
     }
 

@@ -33,7 +33,7 @@ impl LiveDenial {
     /// The scope as statements name it.
     pub fn scope(&self) -> Scope {
         match &self.domain {
-            Some(domain) => Scope::Pair((&**domain).into()),
+            Some(domain) => Scope::Pair(domain.clone()),
             None => Scope::Resource,
         }
     }

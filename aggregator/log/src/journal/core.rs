@@ -24,7 +24,7 @@ use super::end_recorder::EndRecorder;
 use super::error::OpenError;
 use super::layout;
 use super::opening::{self, OpenReport};
-use super::partition::{Partition, Terms};
+use super::partition::{Appended, Partition, Terms};
 use super::retention::{self, Bounds};
 use super::segment::JournalCursor;
 use super::snapshots::Snapshots;
@@ -89,7 +89,7 @@ pub struct Core {
 
 struct JournalSlot {
     partition: Partition,
-    staged: Vec<(Ticket, Vec<u8>)>,
+    staged: Vec<(Ticket, Bytes)>,
     follower: Option<Follower>,
 }
 
@@ -359,7 +359,7 @@ impl Core {
             segment_bytes: self.config.segment_bytes,
         };
         let staged = std::mem::take(&mut slot.staged);
-        let records = staged.iter().map(|(_, record)| record.as_slice());
+        let records = staged.iter().map(|(_, record)| &**record);
         let partition = &mut slot.partition;
         let appended = match &self.displaced {
             Some(segment) => Err(displaced::fault(segment)),
@@ -369,19 +369,14 @@ impl Core {
             Ok(appended) => {
                 // Append times never decrease, whatever instants the caller passes.
                 let taken = (appended.append_ms == now.as_millis()).then_some(now);
-                let mut answers = Vec::with_capacity(staged.len());
-                let mut records = Vec::with_capacity(staged.len());
-                for (offset, (ticket, record)) in (appended.base..).zip(staged) {
-                    let result = Ok(offset);
-                    answers.push(Answer { ticket, result });
-                    records.push(Delivered {
-                        offset,
-                        appended: Timestamp::from_millis(appended.append_ms),
-                        bytes: Bytes::from(record),
-                    });
-                }
+                let offsets = appended.base..;
+                let answer = |(offset, (ticket, _)): (u64, &(Ticket, Bytes))| Answer {
+                    ticket: *ticket,
+                    result: Ok(offset),
+                };
+                let answers = offsets.zip(&staged).map(answer).collect();
                 // Deliver before answering: a ruling waits for the delivery.
-                slot.deliver_new(appended.base, records, emit);
+                slot.deliver_new(appended, staged, emit);
                 let failed = !self.failing.is_empty();
                 self.failing.remove(&at);
                 // Forget failures of partitions that nobody has tried since: another one accepts appends.
@@ -416,16 +411,26 @@ impl Core {
 
 impl JournalSlot {
     /// Delivers new records from memory to a follower that already has every earlier one.
-    fn deliver_new(&mut self, base: u64, records: Vec<Delivered>, emit: &mut dyn FnMut(LogEvent)) {
+    fn deliver_new(
+        &mut self,
+        Appended { base, append_ms }: Appended,
+        staged: Vec<(Ticket, Bytes)>,
+        emit: &mut dyn FnMut(LogEvent),
+    ) {
         let Some(follower) = &mut self.follower else {
             return;
         };
         if follower.cursor.next == base {
             follower.cursor.move_to(self.partition.next);
+            let record = |(offset, (_, bytes))| Delivered {
+                offset,
+                appended: Timestamp::from_millis(append_ms),
+                bytes,
+            };
             emit(LogEvent::Delivered {
                 stream: self.partition.stream,
                 partition: self.partition.index,
-                records,
+                records: (base..).zip(staged).map(record).collect(),
             });
         }
     }

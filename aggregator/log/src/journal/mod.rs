@@ -44,6 +44,7 @@ mod thread;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tollgate_shared::time::Span;
 
 use super::clock::{LogClock, MonotonicClock, WallClock, monotonic_clock, system_clock};
@@ -203,7 +204,7 @@ impl Log for Journal {
         self.partitions
     }
 
-    fn append(&mut self, stream: Stream, partition: u32, ticket: Ticket, record: Vec<u8>) {
+    fn append(&mut self, stream: Stream, partition: u32, ticket: Ticket, record: Bytes) {
         self.queue.append(vec![Append {
             stream,
             partition,

@@ -41,6 +41,8 @@ mod topics;
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use super::{AppendError, Log, LogSender, Stream, Ticket};
 pub use dead_letters::{DeadLetterTopic, FIRST_BYTES, RefusedRecord};
 pub use member::{Commits, GroupEvent, Member, Sink};
@@ -259,7 +261,7 @@ impl Log for KafkaLog {
         self.partitions
     }
 
-    fn append(&mut self, stream: Stream, partition: u32, ticket: Ticket, record: Vec<u8>) {
+    fn append(&mut self, stream: Stream, partition: u32, ticket: Ticket, record: Bytes) {
         let sent = if topics::partitions_of(stream, self.partitions) <= partition {
             let why = format!("{stream:?} has no partition {partition}");
             Err(AppendError::Never(why))

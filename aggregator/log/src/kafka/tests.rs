@@ -135,8 +135,8 @@ fn without_kafka_appends_are_refused_and_close_returns() {
     let mut log = KafkaLog::open(config(), events).expect("opens");
     let begun = Instant::now();
     log.follow(Stream::Hits, 0, 0);
-    log.append(Stream::Hits, 0, Ticket(1), b"x".to_vec());
-    log.append(Stream::Hits, 99, Ticket(2), b"x".to_vec());
+    log.append(Stream::Hits, 0, Ticket(1), Bytes::from_static(b"x"));
+    log.append(Stream::Hits, 99, Ticket(2), Bytes::from_static(b"x"));
     assert!(
         begun.elapsed() < Duration::from_secs(1),
         "calls do not wait"

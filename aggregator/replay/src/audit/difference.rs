@@ -134,9 +134,9 @@ impl fmt::Display for Stated {
 /// A scope's kind and name, as reports write them.
 pub fn scope_of(scope: &Scope) -> (&'static str, Option<Box<str>>) {
     match scope {
-        Scope::Pair(domain) => ("pair", Some(domain.clone())),
+        Scope::Pair(domain) => ("pair", Some((**domain).into())),
         Scope::Resource => ("resource", None),
-        Scope::Group(group) => ("group", Some(group.clone())),
+        Scope::Group(group) => ("group", Some((**group).into())),
     }
 }
 

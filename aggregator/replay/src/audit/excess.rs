@@ -185,7 +185,7 @@ impl ExcessLedger {
     fn stated(&mut self, appended: Timestamp, rulings: &Rulings) {
         for stated in &rulings.statements {
             let domain = match &stated.statement.scope {
-                Scope::Pair(domain) => Some(domain.clone()),
+                Scope::Pair(domain) => Some((**domain).into()),
                 Scope::Resource => None,
                 Scope::Group(_) => continue,
             };

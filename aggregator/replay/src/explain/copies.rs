@@ -419,8 +419,8 @@ impl<'a> CopiesReading<'a> {
         of: &CopiesDenial,
     ) -> Result<ScopeDenialView, ExplainError> {
         let (scope, domain, group) = match &of.stated.statement.scope {
-            Scope::Pair(domain) => ("pair", Some(domain.clone()), None),
-            Scope::Group(group) => ("group", None, Some(group.clone())),
+            Scope::Pair(domain) => ("pair", Some((**domain).into()), None),
+            Scope::Group(group) => ("group", None, Some((**group).into())),
             Scope::Resource => ("resource", None, None),
         };
         Ok(ScopeDenialView {

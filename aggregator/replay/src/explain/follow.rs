@@ -319,7 +319,7 @@ impl PairFollow {
             .iter()
             .filter(|stated| {
                 *stated.resource == *self.resource
-                    && matches!(&stated.statement.scope, Scope::Pair(domain) if *domain == self.domain)
+                    && matches!(&stated.statement.scope, Scope::Pair(domain) if **domain == *self.domain)
             })
             .map(|stated| stated.statement.clone())
             .collect();
@@ -363,7 +363,7 @@ impl PairFollow {
         });
         PairStatement {
             statement: Statement {
-                scope: Scope::Pair(self.domain.clone()),
+                scope: Scope::Pair((*self.domain).into()),
                 position: Default::default(),
                 kind: StatementKind::Lifted,
             },

@@ -77,7 +77,7 @@ impl Environment {
             stream,
             partition,
             ticket,
-            record,
+            record: record.into(),
         }));
         ticket
     }

@@ -14,8 +14,6 @@
 
 use std::sync::Arc;
 
-use tollgate_shared::wire::Writer;
-use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::hits::HitBatch;
 use tollgate_shared::wire::record::{Record, RecordPen, Totals, authentic, needs_tag};
 use tollgate_shared::wire::statement::{Statement, StatementKind};
@@ -242,15 +240,8 @@ impl Partition {
         let Some(log) = self.log() else {
             return;
         };
-        let mut writer = Writer::new();
-        Announced {
-            log,
-            partition: self.index,
-            resource: resource.into(),
-            statement: statement.clone(),
-        }
-        .encode(&mut writer);
-        let record = writer.as_slice().to_vec();
+        let of = (log, self.index);
+        let record = self.recordings.write(of, resource, statement);
         let ticket = self.appends.send_unnoted();
         step.ask(Effect::Append(Append {
             stream: Stream::Denials,
@@ -376,7 +367,7 @@ impl Partition {
             stream,
             partition: self.index,
             ticket,
-            record,
+            record: record.into(),
         }));
         ticket
     }
@@ -422,7 +413,7 @@ impl Partition {
                 stream: Stream::Hits,
                 partition: target,
                 ticket,
-                record,
+                record: record.into(),
             }));
             ticket
         });

@@ -365,7 +365,7 @@ fn constraints_of(domain: &str, counts: &[Count]) -> Vec<ConstraintState> {
 fn statement(live: &LiveDenial) -> (Arc<str>, Statement) {
     let statement = Statement {
         scope: match &live.domain {
-            Some(domain) => Scope::Pair((**domain).into()),
+            Some(domain) => Scope::Pair(domain.clone()),
             None => Scope::Resource,
         },
         position: live.position,

@@ -228,9 +228,9 @@ pub fn denial_view(
     log_now: Timestamp,
 ) -> DenialView {
     let (scope, domain, group) = match &statement.scope {
-        Scope::Pair(domain) => ("pair", Some(domain.clone()), None),
+        Scope::Pair(domain) => ("pair", Some((**domain).into()), None),
         Scope::Resource => ("resource", None, None),
-        Scope::Group(group) => ("group", None, Some(group.clone())),
+        Scope::Group(group) => ("group", None, Some((**group).into())),
     };
     let ends = denial.end < Timestamp::MAX;
     let code = Code {

@@ -33,8 +33,8 @@ pub(super) fn of_row(row: &Value) -> Option<String> {
 impl Serialize for DenialsCursor {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (scope, name) = match &self.at.scope {
-            Scope::Pair(domain) => ("pair", Some(domain)),
-            Scope::Group(group) => ("group", Some(group)),
+            Scope::Pair(domain) => ("pair", Some(&**domain)),
+            Scope::Group(group) => ("group", Some(&**group)),
             Scope::Resource => ("resource", None),
         };
         let text = json!([self.resource, self.at.partition, scope, name]).to_string();

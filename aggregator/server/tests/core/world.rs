@@ -6,6 +6,7 @@ mod starting;
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
 
+use bytes::Bytes;
 use tollgate_api::pairs::PairView;
 use tollgate_api::state::DigestsView;
 use tollgate_log::{Append, AppendError, Chunks, Delivered, LogEvent, Stream, Ticket};
@@ -59,7 +60,7 @@ pub struct World {
     pub held: Vec<Stream>,
     pub random: Random,
     follows: BTreeMap<(Stream, u32), Following>,
-    appends: VecDeque<(Stream, u32, Ticket, Vec<u8>)>,
+    appends: VecDeque<(Stream, u32, Ticket, Bytes)>,
     replies: Vec<(QueryId, Reply)>,
     queries: u64,
     sequences: BTreeMap<u32, u64>,
@@ -206,7 +207,7 @@ impl World {
     }
 
     /// Puts a record into the log, as any writer could.
-    pub fn put(&mut self, stream: Stream, partition: u32, record: Vec<u8>) -> u64 {
+    pub fn put(&mut self, stream: Stream, partition: u32, record: impl Into<Bytes>) -> u64 {
         let appended = Timestamp::from_millis(self.wall().as_millis());
         let records = self.log.streams.entry((stream, partition)).or_default();
         let offset = records.len() as u64;

@@ -185,7 +185,7 @@ fn synced_syncs_once_for_all_waiting_and_written_never() {
                     stream: Stream::Hits,
                     partition: 0,
                     ticket: Ticket(n),
-                    record: vec![0; 10],
+                    record: vec![0; 10].into(),
                 })
             });
             core.turn(commands, Timestamp::ZERO, &mut |_| {});
@@ -296,7 +296,7 @@ fn a_journal_that_was_moved_away_is_a_failed_disk_until_it_is_back() {
             stream: Stream::Hits,
             partition: 0,
             ticket: Ticket(seconds),
-            record: b"x".to_vec(),
+            record: Bytes::from_static(b"x"),
         };
         let (mut answer, mut down) = (None, None);
         core.turn([core::JournalCommand::Append(append)], now, &mut |event| {

@@ -168,7 +168,7 @@ fn a_lagging_follower_reads_the_missed_records_first() {
             stream: Stream::Hits,
             partition: 0,
             ticket: Ticket(n),
-            record: n.to_string().into_bytes(),
+            record: n.to_string().into(),
         })
     };
     core.turn((0..10).map(append), now, &mut |_| {});

@@ -132,7 +132,7 @@ fn append(core: &mut Core, now_ms: u64, partitions: &[(Stream, u32)]) {
             stream: *stream,
             partition: *partition,
             ticket: Ticket(1),
-            record: b"record".to_vec(),
+            record: Bytes::from_static(b"record"),
         })
     });
     core.turn(appends, Timestamp::from_millis(now_ms), &mut |_| {});

@@ -154,7 +154,8 @@ impl Open {
     fn send(&mut self, stream: Stream, partition: u32, record: &[u8]) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        self.log.append(stream, partition, ticket, record.to_vec());
+        self.log
+            .append(stream, partition, ticket, Bytes::copy_from_slice(record));
         ticket
     }
 
