@@ -187,7 +187,12 @@ fn denied(
     explanation.picture = counts::picture(follow, stated, explanation, until);
     sentences::write(explanation, stated, &denial, until);
     let unknown = is_older.then(|| older::unknown_of(since));
-    explanation.sentences.extend(unknown);
+    let window = explanation.window.as_ref();
+    let unnamed = window.zip(follow.begins.filter(|_| !is_older));
+    let unnamed = unnamed.and_then(|(window, begins)| older::unnamed_of(window, begins));
+    explanation
+        .sentences
+        .extend(unknown.into_iter().chain(unnamed));
     // A bucket may have been used up at any time before.
     let from = match denial.cause {
         Cause::Bucket => Timestamp::ZERO,

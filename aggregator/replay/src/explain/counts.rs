@@ -46,7 +46,8 @@ pub(super) fn window(
         Some(tier) => &stated.tiers.get(tier)?.window,
         None => &stated.window,
     };
-    Some(window_of(hits_in(follow, stated, runs, tier)))
+    let counted = runs.iter().map(|(_, hits)| hits).sum();
+    Some(window_of(hits_in(follow, stated, runs, tier)).of(counted))
 }
 
 /// The hits in the sliding window that closes a pair, if one does: each instant with a number of hits.
@@ -111,7 +112,8 @@ fn newest(
     since: Timestamp,
 ) -> Option<WindowView> {
     let lane = fill::lane_of(&stated.class, cause)?;
-    let mut missing = stated.constraints.get(lane)?.counted;
+    let counted = stated.constraints.get(lane)?.counted;
+    let mut missing = counted;
     let counting = counting_at(follow, key(&stated.statement));
     let of_period = counting.into_iter().filter(|(entry, _)| since <= entry.at);
     let newest = of_period.rev().map(|(entry, counted)| {
@@ -120,7 +122,17 @@ fn newest(
         (&*entry.agent, entry.at, hits)
     });
     let newest = newest.filter(|(_, _, hits)| 0 < *hits);
-    Some(window_of(newest.collect()))
+    Some(window_of(newest.collect()).of(counted))
+}
+
+impl WindowView {
+    /// The same, where so many hits count.
+    fn of(self, counted: u64) -> Self {
+        Self {
+            unnamed: counted.saturating_sub(self.hits),
+            ..self
+        }
+    }
 }
 
 /// Hits with their agents and instants, summed up.
@@ -150,6 +162,7 @@ pub(super) fn window_of(hits: Vec<(&str, Timestamp, u64)>) -> WindowView {
         from_us,
         to_us,
         hits: hits.iter().map(|(_, _, hits)| hits).sum(),
+        unnamed: 0,
         by_time: by_time.collect(),
         by_agent: by_agent(
             hits.into_iter()

@@ -85,6 +85,8 @@ pub struct PairFollow {
     partition: u32,
     resource: Box<str>,
     domain: Box<str>,
+    /// Log time at the snapshot at which the replay began; `None`: it began with the log.
+    pub begins: Option<Timestamp>,
     pair: Pair,
     class: RateClass,
     version: Option<u64>,
@@ -117,6 +119,7 @@ impl PairFollow {
             partition,
             older,
         } = begun;
+        let begins = replay.engine().log_time().filter(|_| 0 < next);
         let version = replay.engine().version();
         let class = class_of(replay.engine().limits(), resource, domain);
         let pair = match replay.engine().look(resource, domain) {
@@ -129,6 +132,7 @@ impl PairFollow {
             partition,
             resource: resource.into(),
             domain: domain.into(),
+            begins,
             pair,
             class,
             version,
@@ -142,7 +146,7 @@ impl PairFollow {
             read_upto: Timestamp::ZERO,
             writer: Writer::new(),
         };
-        let begins = follow.replay.engine().log_time().unwrap_or_default();
+        let begins = begins.unwrap_or_default();
         let of_pair = |of: &Statement| matches!(&of.scope, Scope::Pair(of) if **of == *domain);
         for statement in older.into_iter().filter(of_pair) {
             let older = PairStatement {

@@ -216,10 +216,24 @@ fn of_domain(
         Some(code) => code.partition,
         None => partition_of_pair(&asked.resource, domain, source.partitions()),
     };
+    let answer = |begun: Begun| {
+        let mut follow = PairFollow::new(begun, &asked.resource, domain);
+        follow.run(source, asked.until)?;
+        answer::of(source, asked, partition, follow)
+    };
     let begun = begin(source, partition, keys, asked)?;
-    let mut follow = PairFollow::new(begun, &asked.resource, domain);
-    follow.run(source, asked.until)?;
-    answer::of(source, asked, partition, follow)
+    let next = begun.next;
+    let explanation = answer(begun)?;
+    let window = explanation.window.as_ref();
+    if asked.from().is_none() || !window.is_some_and(|window| 0 < window.unnamed) {
+        return Ok(explanation);
+    }
+    // Its limit reaches further back than the snapshot.
+    let earlier = begin_from((source, partition), keys, asked, None)?;
+    match earlier.next < next {
+        true => answer(earlier),
+        false => Ok(explanation),
+    }
 }
 
 /// A question with the pair's names known.
@@ -238,6 +252,14 @@ pub(crate) struct AskedPair {
 }
 
 impl AskedPair {
+    /// From where on the log is read at first: from the nearest snapshot before this; `None`: from its beginning.
+    fn from(&self) -> Option<Point> {
+        match self.until {
+            FollowUntil::Instant(at) => Some(Point::At(at.saturating_sub(LOOK_BACK))),
+            FollowUntil::Position(_) | FollowUntil::End => None,
+        }
+    }
+
     /// The question about a code of a pair whose rate is limited.
     fn by_code(code: Code, book: &Arc<LimitsBook>, resource: &str, domain: Option<&str>) -> Self {
         Self {
@@ -285,21 +307,32 @@ fn begin(
         let text = format!("partition {partition}: the log has {count} partitions");
         return Err(ExplainError::NotThere(text));
     }
-    // Begin at the nearest snapshot that is a quarter of an hour or more before the instant, so
-    // that the windows are complete; without one, at the beginning.
-    let from = match asked.until {
-        FollowUntil::Instant(at) => Some(Point::At(at.saturating_sub(LOOK_BACK))),
-        FollowUntil::Position(_) | FollowUntil::End => None,
-    };
-    let begin = |from| replay_from((source, partition), keys, &asked.book, from);
-    let (mut replay, mut next) = begin(from)?;
-    let mut older = older::denials(replay.engine(), asked);
-    if from.is_some() && !older.is_empty() {
+    let begin = |from| begin_from((source, partition), keys, asked, from);
+    let begun = match begin(asked.from()) {
         // What led to it is before the snapshot.
-        (replay, next) = begin(None)?;
-        older = older::denials(replay.engine(), asked);
-    }
-    older::check_begin(asked, (partition, next), replay.engine(), &older)?;
+        Ok(begun) if asked.from().is_some() && !begun.older.is_empty() => begin(None)?,
+        // The log lacks a part of what is looked back at; the oldest snapshot may lie behind that.
+        Err(ReplayError::Cut(_)) => begin(None)?,
+        begun => begun?,
+    };
+    let Begun {
+        replay,
+        next,
+        older,
+        ..
+    } = &begun;
+    older::check_begin(asked, (partition, *next), replay.engine(), older)?;
+    Ok(begun)
+}
+
+fn begin_from(
+    (source, partition): (&dyn Source, u32),
+    keys: &Keyring,
+    asked: &AskedPair,
+    from: Option<Point>,
+) -> Result<Begun, ReplayError> {
+    let (replay, next) = replay_from((source, partition), keys, &asked.book, from)?;
+    let older = older::denials(replay.engine(), asked);
     Ok(Begun {
         replay,
         next,
@@ -331,7 +364,8 @@ fn replay_from(
     start::begin(&work, partition)
 }
 
-/// How far before the instant a replay from a snapshot must begin, to see what led to a denial.
+/// How far before the instant a replay from a snapshot begins, to see what led to a denial. Most limits reach less far
+/// back; if the one that denied reaches further, the replay begins again, with the log.
 const LOOK_BACK: tollgate_shared::time::Span = tollgate_shared::time::Span::from_secs(900);
 
 /// The pair that a code is about.

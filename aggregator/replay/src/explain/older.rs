@@ -21,6 +21,7 @@ use tollgate_shared::wire::statement::{Scope, Statement, StatementKind};
 
 use super::follow::FollowUntil;
 use super::history::{denial_of, key};
+use super::view::WindowView;
 use super::{AskedPair, ExplainError, replay_from};
 use crate::range::Utc;
 use crate::replay::ReplayError;
@@ -107,6 +108,19 @@ pub(super) fn check_begin(
          which ends at offset {}: what was ruled before cannot be explained",
         next.saturating_sub(1)
     )))
+}
+
+/// What a window lacks because the replay began at a snapshot, whose log time is `begins`.
+pub(super) fn unnamed_of(window: &WindowView, begins: Timestamp) -> Option<String> {
+    let counted = window.hits.saturating_add(window.unnamed);
+    (0 < window.unnamed).then(|| {
+        format!(
+            "{} of the {counted} hits that it counts are not named: the log lacks its beginning, and was read from the \
+             snapshot of {} on",
+            window.unnamed,
+            Utc(begins)
+        )
+    })
 }
 
 /// What is not known of a denial that was in force at the snapshot of `before`.

@@ -133,8 +133,11 @@ pub struct WindowView {
     pub from_us: u64,
     /// The instant of the last hit.
     pub to_us: u64,
-    /// How many hits count in the window.
+    /// How many hits these are.
     pub hits: u64,
+    /// How many more count, of which the log does not say whose they are: it lacks their records, or new limits took them
+    /// over.
+    pub unnamed: u64,
     /// By agent, most first.
     pub by_agent: Vec<AgentView>,
     /// By time, in at most 12 equal steps, empty ones left out.

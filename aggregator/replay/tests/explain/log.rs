@@ -3,9 +3,11 @@
 //! An engine rules each record, so that the log has the decision records that an aggregator would write. Knows nothing
 //! of questions. Every instant is stated in milliseconds after [`ORIGIN`].
 
+use std::collections::BTreeMap;
+
 use tollgate_engine::engine::{Engine, Rulings};
 use tollgate_limits::versions::LimitsBook;
-use tollgate_log::{Delivered, Stream};
+use tollgate_log::{Chunks, Delivered, Stream};
 use tollgate_replay::explain::{ExplainError, Explanation, Question, explain};
 use tollgate_replay::source::{Cursor, ReadStep, Source, SourceError};
 use tollgate_shared::keyring::Keyring;
@@ -18,7 +20,7 @@ use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::hits::{Hit, HitKind, Sender, write_hits};
 use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 use tollgate_shared::wire::limits_document::LimitsDocument;
-use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen};
+use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
 
 const LOG: LogId = LogId {
     generation: 1,
@@ -40,7 +42,11 @@ pub struct MemoryLog {
     limits: Vec<Delivered>,
     hits: Vec<Delivered>,
     denials: Vec<Delivered>,
+    /// By the offset of the last record in each.
+    snapshots: BTreeMap<u64, Chunks>,
     sequence: u64,
+    /// The offset of the first record of hits that the log still has.
+    begins: u64,
 }
 
 impl MemoryLog {
@@ -52,7 +58,9 @@ impl MemoryLog {
             limits: Vec::new(),
             hits: Vec::new(),
             denials: Vec::new(),
+            snapshots: BTreeMap::new(),
             sequence: 0,
+            begins: 0,
         };
         let identity = RecordPen::new(&MacKey::UNPROTECTED, 0).genesis(LOG);
         push(&mut log.limits, 0, identity.clone());
@@ -158,6 +166,30 @@ impl MemoryLog {
         self.apply(ms, writer.as_slice().to_vec())
     }
 
+    /// A tick, which log time follows.
+    pub fn tick(&mut self, ms: u64) {
+        self.sequence += 1;
+        let tick = Tick {
+            log: LOG,
+            aggregator: "agg-1",
+            instance: 1,
+            number: self.sequence,
+        };
+        self.apply(ms, RecordPen::new(&MacKey::UNPROTECTED, 0).tick(&tick));
+    }
+
+    /// A snapshot of the state.
+    pub fn snapshot(&mut self) {
+        let upto = self.engine.applied_upto().expect("a record");
+        self.snapshots.insert(upto, self.engine.snapshot());
+    }
+
+    /// Removes all hits that are in a snapshot, as retention does.
+    pub fn forget(&mut self) {
+        let upto = self.snapshots.keys().next_back().expect("a snapshot");
+        self.begins = upto + 1;
+    }
+
     /// Appends a record and what is announced for it.
     fn apply(&mut self, ms: u64, record: Vec<u8>) -> Code {
         let offset = self.hits.len() as u64;
@@ -233,14 +265,12 @@ fn sender(agent: &str, ms: u64, sequence: u64) -> Sender<'_> {
     }
 }
 
-struct MemoryCursor(Vec<Delivered>);
+/// What is read next, the last one first.
+struct MemoryCursor(Vec<ReadStep>);
 
 impl Cursor for MemoryCursor {
     fn read(&mut self) -> Result<ReadStep, SourceError> {
-        Ok(match std::mem::take(&mut self.0) {
-            records if records.is_empty() => ReadStep::End,
-            records => ReadStep::Records(records),
-        })
+        Ok(self.0.pop().unwrap_or(ReadStep::End))
     }
 }
 
@@ -264,7 +294,24 @@ impl Source for MemoryLog {
             Stream::Denials => &self.denials,
             _ => &self.limits,
         };
-        let from = all.iter().filter(|of| from <= of.offset);
-        Ok(Box::new(MemoryCursor(from.cloned().collect())))
+        let first = match stream {
+            Stream::Hits => self.begins,
+            _ => 0,
+        };
+        let next = from.max(first);
+        let gone = (from < first).then_some(ReadStep::Gone { wanted: from, next });
+        let there: Vec<_> = all.iter().filter(|of| next <= of.offset).cloned().collect();
+        let there = (!there.is_empty()).then_some(ReadStep::Records(there));
+        Ok(Box::new(MemoryCursor(
+            there.into_iter().chain(gone).collect(),
+        )))
+    }
+
+    fn snapshots(&self, _partition: u32) -> Vec<u64> {
+        self.snapshots.keys().copied().collect()
+    }
+
+    fn snapshot(&self, _partition: u32, upto: u64) -> Result<Chunks, SourceError> {
+        Ok(self.snapshots[&upto].clone())
     }
 }

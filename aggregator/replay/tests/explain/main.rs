@@ -246,3 +246,61 @@ fn room_for_copies_is_stated_of_the_asked_instant() {
     let expected = "web.cc of cc had room at 2026-11-26T12:00:01.200000Z";
     assert_eq!(found.sentences[0], expected);
 }
+
+const HOURS: &str = r#"version = 1
+rules = 2
+[rate."api.window"]
+rate = "100/6h"
+[rate."api.quota"]
+quota = ["100/month"]
+[rate."api.tiers"]
+tiers = [{ limit = 100, window = "6h", active = "6h" }]
+[rate."api.bucket"]
+bucket = { rate = "1/h", burst = 99, debt = 5 }
+"#;
+
+/// A log with hits of an hour before a snapshot, and hits after it that fill the limit.
+fn filled_across_a_snapshot(pair: (&str, &str)) -> MemoryLog {
+    const MINUTE: u64 = 60_000;
+    let mut log = MemoryLog::new(HOURS);
+    log.hits(MINUTE, "first", pair, 60);
+    log.tick(60 * MINUTE);
+    log.snapshot();
+    log.tick(90 * MINUTE);
+    log.hits(90 * MINUTE, "second", pair, 40);
+    log.tick(91 * MINUTE);
+    log
+}
+
+#[test]
+fn hits_before_the_nearest_snapshot_are_named_if_the_log_has_them() {
+    for resource in ["api.window", "api.quota", "api.tiers", "api.bucket"] {
+        let log = filled_across_a_snapshot((resource, "rr"));
+        let found = log.explained((resource, "rr"), Some(90 * 60_000 + 1));
+        assert!(found.denied, "{found}");
+        let window = found.window.as_ref().expect("hits");
+        assert_eq!(window.unnamed, 0, "{resource}: {found}");
+        assert!((99..=100).contains(&window.hits), "{resource}: {found}");
+    }
+}
+
+#[test]
+fn hits_that_the_log_does_not_have_any_more_are_stated() {
+    for resource in ["api.window", "api.quota", "api.tiers", "api.bucket"] {
+        let mut log = filled_across_a_snapshot((resource, "rr"));
+        log.forget();
+        for at in [None, Some(90 * 60_000 + 1)] {
+            let found = log.explained((resource, "rr"), at);
+            let window = found.window.as_ref().expect("hits");
+            assert_eq!(window.hits, 40, "{resource}: {found}");
+            // A copy flows into the bucket meanwhile.
+            let unnamed = if resource == "api.bucket" { 59 } else { 60 };
+            let says = format!(
+                "{unnamed} of the {} hits that it counts are not named: the log lacks its beginning, and was read from \
+                 the snapshot of 2026-11-26T13:00:00",
+                unnamed + 40
+            );
+            assert!(found.to_string().contains(&says), "{resource}: {found}");
+        }
+    }
+}

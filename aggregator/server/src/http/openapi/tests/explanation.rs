@@ -36,6 +36,7 @@ fn an_explanation_is_as_described() {
         from_us: 1,
         to_us: 2,
         hits: 5,
+        unnamed: 0,
         by_agent: vec![agent],
         by_time: vec![explained::TimeView {
             from_us: 1,
