@@ -43,7 +43,7 @@ const MEMORY_BYTES: usize = 4_096;
 pub struct Recordings {
     memory: RecordMemory,
     /// By their tickets, which rise.
-    sent: VecDeque<Sent>,
+    sent: VecDeque<SentRecording>,
     /// To be appended again.
     failed: VecDeque<Recording>,
     /// After a failed append, none is appended again before this time.
@@ -59,7 +59,7 @@ struct Recording {
 }
 
 #[derive(Debug)]
-struct Sent {
+struct SentRecording {
     ticket: Ticket,
     /// `None`: the log has answered it before an earlier one.
     recording: Option<Recording>,
@@ -99,7 +99,7 @@ impl Recordings {
     }
 
     fn sent_as(&mut self, ticket: Ticket, recording: Recording) {
-        self.sent.push_back(Sent {
+        self.sent.push_back(SentRecording {
             ticket,
             recording: Some(recording),
         });
