@@ -225,7 +225,8 @@ fn of_domain(
     let next = begun.next;
     let explanation = answer(begun)?;
     let window = explanation.window.as_ref();
-    if asked.from().is_none() || !window.is_some_and(|window| 0 < window.unnamed) {
+    let unnamed = window.map_or(0, |window| window.unnamed);
+    if asked.from().is_none() || unnamed == 0 {
         return Ok(explanation);
     }
     // Its limit reaches further back than the snapshot.
