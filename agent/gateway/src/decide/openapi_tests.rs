@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::question::{AskedRenewal, AskedSettling};
 use super::*;
 use crate::openapi::DOCUMENT;
 use serde_fields::fields_of;
