@@ -18,12 +18,18 @@ fn document() -> Value {
     serde_json::from_str(DOCUMENT).expect("JSON")
 }
 
+/// The one pattern: neither `*` nor control characters.
+const RESOURCE_PATTERN: &str = r"^[^*\u0000-\u001f\u007f-\u009f]*$";
+
 /// How a value differs from the schema of this name.
 fn faults(name: &str, value: &Value) -> Vec<String> {
     let document = document();
     let schema = json_schema::JsonSchema {
         document: &document,
-        matches: |_, _| panic!("no pattern is used here"),
+        matches: |pattern, text| {
+            assert_eq!(pattern, RESOURCE_PATTERN);
+            !text.chars().any(|one| one == '*' || one.is_control())
+        },
     };
     let described = &document["components"]["schemas"][name];
     assert!(described.is_object(), "{name}");
@@ -128,6 +134,32 @@ fn invalid_requests_do_not_match_the_openapi_document() {
         ),
         (json!({"release": vec!["1-1"; 1_001]}), false),
     ]);
+}
+
+#[test]
+fn a_resource_is_described_as_limits_may_name_it() {
+    let longest = "n".repeat(256);
+    let too_long = "n".repeat(257);
+    let names = [
+        ("api.search", true),
+        ("(empty)", true),
+        (&longest, true),
+        ("", false),
+        ("*", false),
+        ("api.*", false),
+        ("api\nsearch", false),
+        ("api\u{9f}", false),
+        (&too_long, false),
+    ];
+    for (resource, is_right) in names {
+        let hit = json!({"resource": resource, "domain": "d"});
+        let hold = json!({"resource": resource, "domain": "d", "lease_ms": 1});
+        are_read_as_described(&[
+            (json!({"hits": [hit]}), is_right),
+            (json!({"estimates": [hit]}), is_right),
+            (json!({"holds": [hold]}), is_right),
+        ]);
+    }
 }
 
 #[test]

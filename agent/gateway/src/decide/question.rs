@@ -6,6 +6,8 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use tollgate_shared::log_lines::excerpt;
+use tollgate_shared::names::{NAME_BYTES_MAX, check_name};
 use tollgate_shared::object::{JsonObject, objects};
 
 use super::numbers::{whole, whole_or_null};
@@ -99,8 +101,15 @@ pub(super) fn read(body: &[u8]) -> Result<AskedHits, String> {
     if question.all_or_none && (!question.estimates.is_empty() || decided == 0) {
         return Err("all_or_none: expected hits and holds, and no estimates".to_owned());
     }
+    let of_hits = [("hits", &question.hits), ("estimates", &question.estimates)];
+    for (list, asked) in of_hits {
+        for (index, asked) in asked.iter().enumerate() {
+            check_resource((list, index), &asked.resource)?;
+        }
+    }
     for (index, asked) in question.holds.iter().enumerate() {
         let place = ("holds", index);
+        check_resource(place, &asked.resource)?;
         check(place, "lease_ms", asked.lease_ms, LEASE_MS_MAX)?;
         if let Some(within) = asked.confirmed_within_ms {
             check(place, "confirmed_within_ms", within, CONFIRMED_MS_MAX)?;
@@ -139,6 +148,18 @@ fn form_of(list: &str) -> &'static str {
         "all_or_none" => r#"{"all_or_none": true, "hits": […], "holds": […]}"#,
         _ => r#"{"hits": [{"resource": …, "domain": …, "copies": 1}]}"#,
     }
+}
+
+/// Checks the resource of the entry at this place in a list. The agent would count any other name than limits may have
+/// under a name that no limits mean.
+fn check_resource((list, index): (&str, usize), resource: &str) -> Result<(), String> {
+    check_name(resource).map_err(|_| {
+        let found = excerpt(resource);
+        format!(
+            "{list}[{index}].resource = \"{found}\": expected a name of 1 to {NAME_BYTES_MAX} bytes without `*` and \
+             control characters"
+        )
+    })
 }
 
 /// Checks a number of the entry at this place in a list.

@@ -51,6 +51,9 @@ const FAULTS: [(&str, &str); 15] = [
     ),
 ];
 
+/// What is expected of a resource's name.
+const EXPECTED: &str = ": expected a name of 1 to 256 bytes without `*` and control characters";
+
 #[tokio::test]
 async fn a_fault_has_its_place_and_what_was_expected() {
     let running = Running::start().await;
@@ -58,6 +61,53 @@ async fn a_fault_has_its_place_and_what_was_expected() {
         let answer = running.post(question).await;
         assert_eq!(status(&answer), "400", "{question}: {answer}");
         assert!(answer.contains(expected), "{question}: {answer}");
+    }
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_resource_that_no_limits_may_name_is_a_fault() {
+    let running = Running::start().await;
+    let long = "é".repeat(129);
+    for (resource, shown) in [
+        ("", r#"\"\""#),
+        ("api.*", r#"\"api.*\""#),
+        ("*", r#"\"*\""#),
+        ("api\\nsearch", r#"\"api\\nsearch\""#),
+        (&long, "é… (258 bytes)"),
+    ] {
+        let entry = |more: &str| format!(r#"{{"resource": "{resource}", "domain": "d"{more}}}"#);
+        let right = r#"{"resource": "r", "domain": "d"}"#;
+        for (question, place) in [
+            (
+                format!(r#"{{"hits": [{right}, {}]}}"#, entry("")),
+                "hits[1]",
+            ),
+            (
+                format!(r#"{{"estimates": [{}]}}"#, entry("")),
+                "estimates[0]",
+            ),
+            (
+                format!(r#"{{"holds": [{}]}}"#, entry(r#", "lease_ms": 1"#)),
+                "holds[0]",
+            ),
+        ] {
+            let answer = running.post(&question).await;
+            assert_eq!(status(&answer), "400", "{question}: {answer}");
+            for part in [&format!("{place}.resource = "), shown, EXPECTED] {
+                assert!(answer.contains(part), "{question}: {answer}");
+            }
+        }
+    }
+    assert_eq!(
+        running.kit.recorded().len(),
+        0,
+        "the entry before it does not count either"
+    );
+    let longest = "n".repeat(256);
+    for resource in ["(empty)", "api search", "über", &longest] {
+        let question = format!(r#"{{"hits": [{{"resource": "{resource}", "domain": ""}}]}}"#);
+        assert_eq!(status(&running.post(&question).await), "200", "{question}");
     }
     running.end().await;
 }
