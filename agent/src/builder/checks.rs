@@ -1,9 +1,13 @@
 //! Checks of settings, before anything is started.
+//!
+//! What stays true: a file that a setting names is opened only if it is a regular one, since a pipe in its place could
+//! hold up the start of the host for ever.
 
 use std::io::{self, Read as _};
 use std::path::Path;
 
 use tollgate_shared::domain_key::DomainKey;
+use tollgate_shared::file_mode::check_regular;
 use tollgate_shared::kafka_properties;
 use tollgate_shared::names::check_name;
 
@@ -76,6 +80,7 @@ impl AgentBuilder {
             path: path.clone(),
             source,
         };
+        check_regular(&std::fs::metadata(path)).map_err(unread)?;
         let text = std::fs::read_to_string(path).map_err(unread)?;
         let of_file = kafka_properties::parse(&text);
         let mut properties = of_file.map_err(|fault| BuildError::KafkaProperties {
@@ -136,10 +141,12 @@ impl AgentBuilder {
 }
 
 pub(super) fn check_key(path: &Path) -> Result<(), BuildError> {
-    let key = std::fs::read(path).map_err(|source| BuildError::KeyFile {
+    let unread = |source| BuildError::KeyFile {
         path: path.to_owned(),
         source,
-    })?;
+    };
+    check_regular(&std::fs::metadata(path)).map_err(unread)?;
+    let key = std::fs::read(path).map_err(unread)?;
     if !(16..=4_096).contains(&key.len()) {
         return Err(BuildError::KeyLength {
             path: path.to_owned(),
@@ -151,6 +158,7 @@ pub(super) fn check_key(path: &Path) -> Result<(), BuildError> {
 
 /// The bytes of a file that other users must not be able to read.
 fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
+    check_regular(&std::fs::metadata(path))?;
     let mut file = std::fs::File::open(path)?;
     check_kept(&file.metadata()?)?;
     let mut bytes = Vec::new();
@@ -160,9 +168,8 @@ fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Whether the other users of the machine cannot read the file.
 fn check_kept(metadata: &std::fs::Metadata) -> io::Result<()> {
-    // The mode of a pipe or a device is not the user's to change.
     #[cfg(unix)]
-    if metadata.is_file() {
+    {
         use std::os::unix::fs::PermissionsExt as _;
         let mode = metadata.permissions().mode();
         tollgate_shared::file_mode::check_secret(mode).map_err(io::Error::other)?;
@@ -289,8 +296,7 @@ mod tests {
             ),
             (
                 ("TOLLGATE_DOMAIN_KEY_FILE", "/dev/null"),
-                "domain key /dev/null: has 0 bytes, expected 32 to 4096 drawn at random, as `openssl rand \
-                 -hex 32` draws",
+                "domain key /dev/null: not a regular file",
             ),
         ];
         for (variable, expected) in faults {
@@ -305,6 +311,24 @@ mod tests {
             small.to_string(),
             "queue_bytes = 10: expected 65536 to 17179869184"
         );
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_a_file_is_a_fault() {
+        let name = format!("tollgate-pipe-{}", std::process::id());
+        let pipe = std::env::temp_dir().join(name);
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo").success());
+        let path = pipe.display().to_string();
+        for (variable, setting) in [
+            ("TOLLGATE_KEY_FILE", "key file"),
+            ("TOLLGATE_DOMAIN_KEY_FILE", "domain key"),
+            ("TOLLGATE_KAFKA_PROPERTIES_FILE", "kafka properties"),
+        ] {
+            let fault = fault(&[(variable, &path), ("TOLLGATE_KAFKA", "k:9092")]);
+            assert_eq!(fault, format!("{setting} {path}: not a regular file"));
+        }
+        std::fs::remove_file(&pipe).expect("removed");
     }
 
     #[test]
