@@ -1,9 +1,12 @@
 //! Copies, and holds of them.
 
+use std::borrow::Cow;
+
 use pyo3::prelude::*;
 use tollgate_agent as agent;
 
 use crate::answers::of_refused;
+use crate::domains;
 use crate::forks;
 use crate::numbers;
 use crate::process::ProcessAgent;
@@ -51,13 +54,13 @@ impl PyCopies {
     #[pyo3(signature = (domain, copies=1))]
     fn reserve(
         slf: &Bound<'_, Self>,
-        domain: &str,
+        #[pyo3(from_py_with = domains::domain)] domain: Cow<'_, str>,
         #[pyo3(from_py_with = numbers::copies)] copies: u32,
     ) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         let (answer, made) = {
             let mut of = slf.borrow_mut();
-            (of.current(py)?.reserve(domain, copies), of.forks)
+            (of.current(py)?.reserve(&domain, copies), of.forks)
         };
         match answer {
             Ok(hold) => {
@@ -72,9 +75,9 @@ impl PyCopies {
     }
 
     /// How many copies of a domain this process holds.
-    fn held(&self, domain: &str) -> u64 {
+    fn held(&self, #[pyo3(from_py_with = domains::domain)] domain: Cow<'_, str>) -> u64 {
         match self.forks == forks() {
-            true => self.inner.held(domain),
+            true => self.inner.held(&domain),
             false => 0,
         }
     }

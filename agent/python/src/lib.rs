@@ -8,6 +8,7 @@
 mod agent;
 mod answers;
 mod copies;
+mod domains;
 mod lines;
 mod numbers;
 mod process;

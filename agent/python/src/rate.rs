@@ -1,10 +1,13 @@
 //! Rates, and calls whose cost is known only afterwards.
 
+use std::borrow::Cow;
+
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use tollgate_agent as agent;
 
 use crate::answers::{of_answer, of_refused};
+use crate::domains;
 use crate::forks;
 use crate::numbers;
 use crate::process::ProcessAgent;
@@ -51,7 +54,7 @@ impl PyRate {
     #[pyo3(signature = (domain, copies=1))]
     fn hit(
         slf: &Bound<'_, Self>,
-        domain: &str,
+        #[pyo3(from_py_with = domains::domain)] domain: Cow<'_, str>,
         #[pyo3(from_py_with = numbers::copies)] copies: u32,
     ) -> PyResult<Py<PyAny>> {
         let py = slf.py();
@@ -60,17 +63,20 @@ impl PyRate {
             let mut rate = slf.borrow_mut();
             let rate = rate.current(py)?;
             match copies {
-                1 => rate.hit(domain).map_err(agent::Refused::Denied),
-                copies => rate.hit_n(domain, copies),
+                1 => rate.hit(&domain).map_err(agent::Refused::Denied),
+                copies => rate.hit_n(&domain, copies),
             }
         };
         of_answer(py, answer)
     }
 
     /// Whether a call would be let through now; counts nothing.
-    fn peek(slf: &Bound<'_, Self>, domain: &str) -> PyResult<Py<PyAny>> {
+    fn peek(
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = domains::domain)] domain: Cow<'_, str>,
+    ) -> PyResult<Py<PyAny>> {
         let py = slf.py();
-        let answer = slf.borrow_mut().current(py)?.peek(domain);
+        let answer = slf.borrow_mut().current(py)?.peek(&domain);
         of_answer(py, answer.map_err(agent::Refused::Denied))
     }
 
@@ -79,10 +85,10 @@ impl PyRate {
     fn record(
         &mut self,
         py: Python<'_>,
-        domain: &str,
+        #[pyo3(from_py_with = domains::domain)] domain: Cow<'_, str>,
         #[pyo3(from_py_with = numbers::copies)] copies: u32,
     ) -> PyResult<()> {
-        self.current(py)?.record(domain, copies);
+        self.current(py)?.record(&domain, copies);
         Ok(())
     }
 
@@ -90,11 +96,11 @@ impl PyRate {
     /// false.
     fn hit_estimated(
         slf: &Bound<'_, Self>,
-        domain: &str,
+        #[pyo3(from_py_with = domains::domain)] domain: Cow<'_, str>,
         #[pyo3(from_py_with = numbers::copies)] copies: u32,
     ) -> PyResult<Py<PyAny>> {
         let py = slf.py();
-        let answer = slf.borrow_mut().current(py)?.hit_estimated(domain, copies);
+        let answer = slf.borrow_mut().current(py)?.hit_estimated(&domain, copies);
         match answer {
             Ok(estimate) => Ok(PyEstimate::new(estimate)
                 .into_pyobject(py)?

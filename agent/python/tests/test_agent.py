@@ -211,6 +211,22 @@ def test_mistakes_of_the_service_raise_a_value_error(agent):
         of_copies.peek("globex")
 
 
+def test_an_unpaired_surrogate_counts_as_a_replacement_character(agent):
+    search, exports = agent.rate("api.search"), agent.copies("api.exports")
+    assert search.hit("\ud800") and search.hit_estimated("\ud800", 1)
+    search.record("\udcff", 3)
+    assert until(lambda: None if search.peek("\ufffd") else True)
+    assert not search.hit("\udfff") and not search.peek("\ud800")
+    assert search.peek("\ufffd\ufffd")
+    with exports.reserve("a\udcffb") as hold:
+        assert hold and exports.held("a\ufffdb") == exports.held("a\ud800b") == 1
+    # A pair of them is a character.
+    with exports.reserve("\ud83d\ude00") as hold:
+        assert hold and exports.held("\U0001f600") == 1
+    with pytest.raises(TypeError, match="domain"):
+        search.hit(b"acme")
+
+
 SHORT = """
 import os, sys, tollgate
 def calls():

@@ -231,6 +231,28 @@ def test_a_domain_or_cost_of_the_wrong_type_is_a_mistake_of_the_service():
     assert len(served) == 12 and tollgate.asgi.counts["misused"] == before + 12
 
 
+def test_a_domain_that_is_not_unicode_has_a_limit(aggregator):
+    import asyncio
+
+    agent = tollgate.Agent([aggregator])
+    exports = agent.copies("api.exports")
+    assert agent.ready(10)
+    held = []
+
+    def of_wsgi(environ, start_response):
+        held.append(exports.held("\ufffd"))
+        return []
+
+    async def of_asgi(scope, receive, send):
+        held.append(exports.held("\ufffd"))
+
+    wsgi = tollgate.wsgi.HoldMiddleware(of_wsgi, exports, lambda environ: "\ud800")
+    wsgi({}, None).close()
+    asgi = tollgate.asgi.HoldMiddleware(of_asgi, exports, lambda scope: "\udcff")
+    asyncio.run(asgi({"type": "http", "headers": []}, None, None))
+    assert held == [1, 1] and wsgi.misused == asgi.misused == 0
+
+
 def test_a_refused_head_has_no_body(aggregator):
     agent = tollgate.Agent([aggregator])
     exports = agent.copies("api.exports")
