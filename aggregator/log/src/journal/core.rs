@@ -25,7 +25,7 @@ use super::error::OpenError;
 use super::layout;
 use super::opening::{self, OpenReport};
 use super::partition::{Appended, Partition, Terms};
-use super::retention::{self, Bounds};
+use super::retention::Bounds;
 use super::segment::JournalCursor;
 use super::snapshots::Snapshots;
 use super::{Ack, JournalConfig, RECORD_BYTES_MAX};
@@ -324,15 +324,15 @@ impl Core {
             retention_ms,
             bytes: self.config.retention_bytes,
         };
-        self.awaited.mark(&mut kept, now_ms, bounds);
-        let overdue = retention::overdue(&kept, now_ms, bounds);
-        self.awaited.report(overdue.held_back);
-        for (slot, count) in self.slots.iter_mut().zip(overdue.gone) {
+        let gone = self.awaited.overdue(&mut kept, now_ms, bounds);
+        for ((slot, before), count) in self.slots.iter_mut().zip(&kept).zip(gone) {
             if let Err(error) = slot.partition.remove_first(count)
                 && removing.may(clock).is_some()
             {
                 tracing::warn!(%error, dir = %slot.partition.dir.display(), "a segment cannot be removed");
             }
+            let first = slot.partition.first();
+            self.awaited.report_removed(before, first, clock);
         }
         let partitions = self.slots.iter().map(|slot| &slot.partition);
         let recorded = self.ends.turn(partitions, &self.disk, &self.config.dir);

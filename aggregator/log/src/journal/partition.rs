@@ -258,6 +258,7 @@ impl Partition {
         RetainedPartition {
             stream: self.stream,
             index: self.index,
+            first: self.first(),
             needed_from: u64::MAX,
             closed: self
                 .closed

@@ -16,6 +16,8 @@ use super::super::Stream;
 pub(super) struct RetainedPartition {
     pub stream: Stream,
     pub index: u32,
+    /// The offset of its first record.
+    pub first: u64,
     /// The first offset that the next start reads, [`u64::MAX`] if it does not matter: age takes nothing from there on.
     pub needed_from: u64,
     /// Its closed segments, in order.
@@ -142,6 +144,7 @@ mod tests {
         RetainedPartition {
             stream,
             index: 0,
+            first: 0,
             needed_from: u64::MAX,
             closed: (1..)
                 .zip(floors.clone().zip(last_ms))

@@ -1,5 +1,5 @@
 //! The journal's promises, one file per kind: appending and following, ending and opening again,
-//! failing disks, lost ends, and retention.
+//! failing disks, lost ends, retention, and hits lost to it.
 //!
 //! Only the helper [`Kit`] uses the API.
 
@@ -9,6 +9,7 @@ mod faulty;
 mod following;
 mod keeping;
 mod losing;
+mod unsaved;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
