@@ -105,16 +105,10 @@ impl Recordings {
         });
     }
 
-    fn find(&self, ticket: Ticket) -> Option<usize> {
-        self.sent
-            .binary_search_by_key(&ticket, |sent| sent.ticket)
-            .ok()
-    }
-
     /// Takes out what was appended under a ticket and waits for its answer.
     fn take(&mut self, ticket: Ticket) -> Option<Recording> {
-        let at = self.find(ticket)?;
-        let taken = self.sent.get_mut(at)?.recording.take();
+        let found = self.sent.binary_search_by_key(&ticket, |sent| sent.ticket);
+        let taken = self.sent.get_mut(found.ok()?)?.recording.take();
         while self
             .sent
             .front()
@@ -125,16 +119,10 @@ impl Recordings {
         taken
     }
 
-    /// Whether a decision record was appended under this ticket and waits for its answer.
-    pub fn is_sent(&self, ticket: Ticket) -> bool {
-        let found = self.find(ticket).and_then(|at| self.sent.get(at));
-        found.is_some_and(|sent| sent.recording.is_some())
-    }
-
-    /// The log has the decision record of this ticket.
-    pub fn acknowledged(&mut self, ticket: Ticket) {
+    /// The log has the decision record of this ticket. False: none waits for that.
+    pub fn acknowledged(&mut self, ticket: Ticket) -> bool {
         let Some(recording) = self.take(ticket) else {
-            return;
+            return false;
         };
         if let Some(count) = self.causes.get_mut(&recording.offset) {
             *count -= 1;
@@ -142,14 +130,17 @@ impl Recordings {
                 self.causes.remove(&recording.offset);
             }
         }
+        true
     }
 
-    /// The log does not have the decision record of this ticket; it is appended again later.
-    pub fn failed(&mut self, ticket: Ticket, clock: Span) {
-        if let Some(recording) = self.take(ticket) {
-            self.failed.push_back(recording);
-            self.not_before = clock.saturating_add(RETRY_AFTER);
-        }
+    /// The log does not have the decision record of this ticket; it is appended again later. False: none waits for that.
+    pub fn failed(&mut self, ticket: Ticket, clock: Span) -> bool {
+        let Some(recording) = self.take(ticket) else {
+            return false;
+        };
+        self.failed.push_back(recording);
+        self.not_before = clock.saturating_add(RETRY_AFTER);
+        true
     }
 
     /// Appends some of the failed ones again, if their time has come.
@@ -260,24 +251,26 @@ impl Partition {
         });
     }
 
-    /// The log has answered the append of a decision record.
+    /// The log has answered an append. Returns whether it was that of a decision record.
     pub(super) fn recorded(
         &mut self,
         ticket: Ticket,
         result: &Result<u64, AppendError>,
         step: &mut PartitionStep<'_>,
-    ) {
+    ) -> bool {
+        let is_one = match result {
+            Ok(_) => self.recordings.acknowledged(ticket),
+            Err(_) => self.recordings.failed(ticket, step.clock()),
+        };
         match result {
-            Ok(_) => {
-                step.counters().denials_recorded += 1;
-                self.recordings.acknowledged(ticket);
-            }
+            _ if !is_one => {}
+            Ok(_) => step.counters().denials_recorded += 1,
             Err(error) => {
                 step.counters().append_failures += 1;
                 tracing::debug!(partition = self.index, %error, "a decision record was not appended");
-                self.recordings.failed(ticket, step.clock());
             }
         }
+        is_one
     }
 }
 

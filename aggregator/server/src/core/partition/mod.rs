@@ -176,8 +176,8 @@ impl Partition {
         step: &mut PartitionStep<'_>,
     ) {
         let (ticket, result) = (answer.ticket, &answer.result);
-        if self.recordings.is_sent(ticket) {
-            return self.recorded(ticket, result, step);
+        if self.recorded(ticket, result, step) {
+            return;
         }
         let Some(purpose) = self.appends.answered(ticket) else {
             return;
