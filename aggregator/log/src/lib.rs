@@ -132,6 +132,16 @@ pub enum LogEvent {
         /// What is wrong and where, for people.
         why: String,
     },
+    /// Retention removed records of hits although no snapshot had them: the log was above its bound on bytes. A start
+    /// before the next snapshot does not know what they used.
+    Lost {
+        /// The partition.
+        partition: u32,
+        /// The offset of the first of them.
+        from: u64,
+        /// The offset of the last.
+        upto: u64,
+    },
     /// Appends were answered. A log that takes several records at once answers them by one event.
     Appended {
         /// At least one answer, in the order of their records.

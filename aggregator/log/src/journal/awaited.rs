@@ -1,20 +1,13 @@
 //! Which records of hits wait for a snapshot: the next start has to replay them, so they do not grow too old.
 //!
 //! Looks at the snapshots' names, and only when a segment of hits has to go. What stays true: a partition without a
-//! snapshot keeps all its hits; only the bound on bytes takes them, and a log line says so.
+//! snapshot keeps all its hits; only the bound on bytes takes them, and an event says which.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
-use tollgate_shared::log_lines::LineInterval;
-use tollgate_shared::time::Span;
-
-use super::super::Stream;
+use super::super::{LogEvent, Stream};
 use super::retention::{self, Bounds, RetainedPartition};
 use super::snapshots::Snapshots;
-
-/// How often the log says that hits are lost. While snapshots cannot be written, segments go all the time.
-const LOST_EVERY: Span = Span::from_secs(60);
 
 /// Keeps what no snapshot has.
 pub(super) struct Awaited {
@@ -23,7 +16,6 @@ pub(super) struct Awaited {
     /// The offset of the newest snapshot of each partition, as of the last look.
     newest: BTreeMap<u32, u64>,
     is_holding: bool,
-    lost_lines: LineInterval,
 }
 
 impl Awaited {
@@ -33,7 +25,6 @@ impl Awaited {
             snapshots,
             newest: BTreeMap::new(),
             is_holding: false,
-            lost_lines: LineInterval::new(LOST_EVERY),
         }
     }
 
@@ -72,29 +63,17 @@ impl Awaited {
         self.is_holding = is_holding;
     }
 
-    /// Says that a partition lost hits which no snapshot has, if it did: its first record has this offset now.
-    pub fn report_removed(&mut self, before: &RetainedPartition, first: u64, clock: Span) {
-        let lost = self.lost(before, first);
-        if let Some(last) = lost.clone().last()
-            && let Some(unsaid) = self.lost_lines.may(clock)
-        {
-            tracing::warn!(
-                partition = before.index,
-                from = lost.start,
-                upto = last,
-                unsaid,
-                "hits that no snapshot has are removed, because the journal is above journal.retention_bytes: a start before \
-                 the next snapshot does not know what they used"
-            );
-        }
-    }
-
-    /// The offsets that were removed and that no snapshot has.
-    fn lost(&self, before: &RetainedPartition, first: u64) -> Range<u64> {
+    /// The event that a partition lost hits which no snapshot has, if it did: its first record has this offset now.
+    pub fn lost(&self, before: &RetainedPartition, first: u64) -> Option<LogEvent> {
         if self.snapshots.is_none() || before.stream != Stream::Hits {
-            return 0..0;
+            return None;
         }
         let unsaved = self.newest.get(&before.index).map_or(0, |upto| upto + 1);
-        unsaved.max(before.first)..first
+        let lost = unsaved.max(before.first)..first;
+        Some(LogEvent::Lost {
+            partition: before.index,
+            from: lost.start,
+            upto: lost.last()?,
+        })
     }
 }

@@ -158,7 +158,7 @@ impl Core {
             self.commit(at, now, emit);
         }
         self.touched = touched;
-        self.tidy(now.as_millis());
+        self.tidy(now.as_millis(), emit);
         let mut more = false;
         let catch_up = CATCH_UP_BYTES.max(2 * appended);
         for slot in &mut self.slots {
@@ -296,7 +296,7 @@ impl Core {
 
     /// Looks whether the segments are still at their paths, closes those that have grown old, and removes those beyond
     /// their retention, every [`TIDY_EVERY_MS`].
-    fn tidy(&mut self, now_ms: u64) {
+    fn tidy(&mut self, now_ms: u64, emit: &mut dyn FnMut(LogEvent)) {
         // `abs_diff`, so that a clock that was set back does not stop this.
         if now_ms.abs_diff(self.tidied_ms) < TIDY_EVERY_MS {
             return;
@@ -332,7 +332,7 @@ impl Core {
                 tracing::warn!(%error, dir = %slot.partition.dir.display(), "a segment cannot be removed");
             }
             let first = slot.partition.first();
-            self.awaited.report_removed(before, first, clock);
+            self.awaited.lost(before, first).map(&mut *emit);
         }
         let partitions = self.slots.iter().map(|slot| &slot.partition);
         let recorded = self.ends.turn(partitions, &self.disk, &self.config.dir);

@@ -60,6 +60,7 @@ counters! {
         forged = "tollgate_records_forged_total", "Records whose tag is wrong.",
         skipped = "tollgate_records_skipped_total", "Records of unknown kinds that may be skipped.",
         gaps = "tollgate_log_gaps_total", "Times that records were removed before they could be read.",
+        records_lost = "tollgate_records_lost_total", "Records of hits that journal.retention_bytes removed before a snapshot had them.",
         ticks = "tollgate_ticks_total", "Ticks appended.",
         totals = "tollgate_totals_total", "Totals appended.",
         limits_activations = "tollgate_limits_activations_total", "Limits activations appended.",

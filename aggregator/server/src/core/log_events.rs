@@ -43,6 +43,11 @@ impl Core {
                     self.limits.broken = Some(why);
                 }
             }
+            LogEvent::Lost {
+                partition,
+                from,
+                upto,
+            } => self.hits_lost(now, partition, (from, upto)),
             LogEvent::Appended { answers, taken } => self.answered(now, answers, taken),
             LogEvent::Down { why } => {
                 if self.log_down.is_none() {
@@ -85,12 +90,31 @@ impl Core {
                 answers,
                 taken: *taken,
             },
-            LogEvent::Down { .. }
+            LogEvent::Lost { .. }
+            | LogEvent::Down { .. }
             | LogEvent::Up
             | LogEvent::CloseFailed { .. }
             | LogEvent::Closed => return None,
         };
         Some((partition, event))
+    }
+
+    /// Counts hits that were removed before a snapshot had them, and says so, at most once a minute.
+    fn hits_lost(&mut self, now: Now, partition: u32, (from, upto): (u64, u64)) {
+        let records = upto.saturating_sub(from) + 1;
+        let total = &mut self.env.out.tally.counters.records_lost;
+        *total += records;
+        if let Some(unsaid) = self.lost.may(now.clock) {
+            tracing::warn!(
+                partition,
+                from,
+                upto,
+                unsaid,
+                tollgate_records_lost_total = *total,
+                "hits that no snapshot has are removed, because the journal is above journal.retention_bytes: a start before \
+                 the next snapshot does not know what they used"
+            );
+        }
     }
 
     fn gap(&mut self, stream: Stream, partition: u32, (wanted, next): (u64, u64)) {

@@ -91,6 +91,7 @@ pub struct Core {
     clocks: clocks::Clocks,
     at_cap: log_lines::CapWarnings,
     forged: LineInterval,
+    lost: LineInterval,
     membership: assignment::Membership,
     log_down: Option<String>,
     /// When the log took records again for the last time; `None`: it always did.
@@ -128,6 +129,7 @@ impl Core {
             clocks: clocks::Clocks::default(),
             at_cap: log_lines::CapWarnings::new(),
             forged: LineInterval::new(Span::from_secs(1)),
+            lost: LineInterval::new(Span::from_secs(60)),
             membership: assignment::Membership::default(),
             log_down: None,
             log_up_since: None,

@@ -41,9 +41,11 @@ pub fn partition_of(event: &LogEvent) -> Option<u32> {
             stream, partition, ..
         } => (*stream == Stream::Hits).then_some(*partition),
         LogEvent::Appended { answers, .. } => only_sender_of(answers),
-        LogEvent::Down { .. } | LogEvent::Up | LogEvent::CloseFailed { .. } | LogEvent::Closed => {
-            None
-        }
+        LogEvent::Lost { .. }
+        | LogEvent::Down { .. }
+        | LogEvent::Up
+        | LogEvent::CloseFailed { .. }
+        | LogEvent::Closed => None,
     }
 }
 

@@ -387,3 +387,18 @@ fn a_snapshots_end_may_be_gone_before_it_is_verified() {
         assert_eq!(after.offset, before.offset + 1 + u64::from(after.partition));
     }
 }
+
+/// Each record counts, whichever of the losses a log line names.
+#[test]
+fn hits_that_the_journal_lost_are_counted() {
+    let mut world = World::new(LIMITS);
+    for (partition, from, upto) in [(0, 4, 12), (1, 7, 7)] {
+        let lost = LogEvent::Lost {
+            partition,
+            from,
+            upto,
+        };
+        world.step(Event::Log(lost));
+    }
+    assert_eq!(world.counters().records_lost, 10);
+}
