@@ -278,9 +278,9 @@ impl Denied {
     }
 
     /// The short code by which `tollgate explain` finds the cause. `None` if no aggregator announced a denial: the
-    /// policy `blind` refused the call, the resource is not configured, this process alone holds as many copies as the
-    /// domain may have, or the aggregators answered a request for copies of a strict resource that there is no room for
-    /// so many.
+    /// policy `blind` refused the call, the resource is not configured, its limits grant the domain nothing, this
+    /// process alone holds as many copies as the domain may have, or the aggregators answered a request for copies of a
+    /// strict resource that there is no room for so many.
     ///
     /// ```
     /// # use std::time::Duration;

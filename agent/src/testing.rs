@@ -466,6 +466,7 @@ impl TestAgent {
             let mut public = Public::clone(&resource.public());
             change(&mut public);
             resource.learn(&public);
+            self.state().deny.note_closed(&resource, &public.closed);
         }
     }
 

@@ -107,7 +107,7 @@ struct OpenedScope {
 /// The writer's side of the deny list.
 #[derive(Debug)]
 pub(crate) struct DenyList {
-    view: Arc<DenyView>,
+    pub(super) view: Arc<DenyView>,
     max: usize,
     len: usize,
     /// How many denials there are, by resource and partition; no zeros.

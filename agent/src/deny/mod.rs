@@ -5,12 +5,13 @@
 //!                           └────── "maybe" ──> exact list ──> name, lease, end ──> refused
 //! ```
 //!
-//! Behind the same filter: which pairs are near their limits, and what they have left; and, for the flusher, which
-//! pairs had a recent denial or notice.
+//! Behind the same filter: which pairs are near their limits, and what they have left; which domains the limits close;
+//! and, for the flusher, which pairs had a recent denial or notice.
 //!
 //! One writer, the listener, orders statements by their log position; any number of callers read. Knows nothing of
 //! sockets and of how statements travel.
 
+mod closed;
 mod filter;
 mod list;
 mod name;

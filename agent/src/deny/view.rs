@@ -13,6 +13,7 @@ use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
+use super::closed::ClosedFingerprints;
 use super::filter::Filter;
 use super::name::EntryName;
 use super::near::{NEAR_MAX, NearEntry};
@@ -137,6 +138,7 @@ pub(crate) struct DenyView {
     /// When a call of one of these pairs was last let through.
     pub(super) near_called: AtomicU64,
     pub(super) recent: RecentPairs,
+    pub(super) closed: ClosedFingerprints,
 }
 
 impl DenyView {
@@ -148,6 +150,7 @@ impl DenyView {
             near_len: AtomicUsize::new(0),
             near_called: AtomicU64::new(0),
             recent: RecentPairs::default(),
+            closed: ClosedFingerprints::default(),
         }
     }
 
@@ -156,11 +159,12 @@ impl DenyView {
         if self.filter.wants_rebuild() {
             let denied = self.exact.iter().map(|entry| *entry.key());
             let near = self.near.iter().map(|entry| *entry.key());
-            self.filter.rebuild(denied.chain(near));
+            let closed = self.closed.all();
+            self.filter.rebuild(denied.chain(near).chain(closed));
         }
     }
 
-    /// Whether a pair may be denied, or near its limit; `false` is certain.
+    /// Whether a pair may be denied, closed by its limits, or near them; `false` is certain.
     #[inline]
     pub(crate) fn maybe(&self, fingerprint: u64) -> bool {
         self.filter.maybe(fingerprint)

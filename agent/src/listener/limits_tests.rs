@@ -3,7 +3,7 @@
 
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::link::FromAggregator;
-use tollgate_shared::wire::public::Public;
+use tollgate_shared::wire::public::{Kind, Public};
 use tollgate_shared::wire::statement::{Cause, StatementKind};
 
 use super::bench::{LOG, ListenerBench, PARTITIONS, denied, second};
@@ -225,4 +225,32 @@ fn limits_are_of_another_log_where_there_are_other_partitions() {
     bench.snapshot(0, 3, &[]);
     assert_eq!(bench.resource.public().version, 1);
     assert!(!is_refused(&bench));
+}
+
+#[test]
+fn limits_close_domains_and_open_them_again() {
+    let closing = |version, closed: &[&str]| Public {
+        version,
+        kind: Kind::Rate,
+        closed: closed.iter().map(|name| (*name).into()).collect(),
+        ..Public::default()
+    };
+    let mut bench = ListenerBench::joined(1);
+    let closed = |bench: &ListenerBench| {
+        let all = ["acme", "globex", "initech"].into_iter();
+        let asked = all.filter(|domain| bench.view.maybe(bench.resource.fingerprint(domain)));
+        let asked: Vec<&str> = asked.collect();
+        // The filter has no other domain among so few.
+        assert!(asked.iter().all(|domain| bench.resource.is_closed(domain)));
+        asked
+    };
+    assert_eq!(closed(&bench), [""; 0]);
+    bench.ask_again(0, 12, closing(3, &["acme", "globex"]));
+    assert_eq!(closed(&bench), ["acme", "globex"]);
+    bench.ask_again(0, 12, closing(2, &[]));
+    assert_eq!(closed(&bench), ["acme", "globex"], "older limits");
+    bench.ask_again(0, 12, closing(4, &["globex", "initech"]));
+    assert_eq!(closed(&bench), ["globex", "initech"]);
+    bench.ask_again(0, 12, limits(5, false));
+    assert_eq!(closed(&bench), [""; 0]);
 }

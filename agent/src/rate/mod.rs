@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! fingerprint, filter word, cached clock, buffer       let through: nothing else is read
+//!                 └ closed domains, buffer             refused, by a limit of 0
 //!                 └ exact list, real clock, buffer     refused
 //!                 └ exact list, notices, buffer        let through, near its limit
 //! ```
@@ -128,8 +129,8 @@ impl Rate {
     ///
     /// # Errors
     ///
-    /// [`Denied`] while a denial of the aggregators is in force, or if the resource's policy `blind` refuses;
-    /// [`Denied::retry_after`] says for how long.
+    /// [`Denied`] while a denial of the aggregators is in force, if the limits grant the domain nothing, or if the
+    /// resource's policy `blind` refuses; [`Denied::retry_after`] says for how long.
     #[inline]
     pub fn hit(&self, domain: &str) -> Result<Allowed, Denied> {
         self.ask_and_record(domain, ONE)
@@ -375,8 +376,8 @@ impl Rate {
         if self.is_blind(domain, reading.latest()) {
             return self.ask_policy(fingerprint, want, asking);
         }
-        if flags & REFUSED != 0 {
-            // No denial states this refusal, so no lift would end it when other limits open the resource.
+        if flags & REFUSED != 0 || self.resource.is_closed(domain) {
+            // No denial states this refusal, so no lift would end it when other limits open the resource or the domain.
             shared.resources.doubt_limits(&self.resource);
             return self.unless_killed(flags, want, || {
                 let cause = match flags & OF_RATE {

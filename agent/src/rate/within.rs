@@ -28,7 +28,8 @@ impl Rate {
         let most = mosts.of(&self.resource, domain, clock.cached());
         let is_within = u64::from(want.max) <= most;
         // If the limits grant nothing, the denial is more useful: it states that it does not end.
-        if is_within || most == 0 || self.lets_all_through(self.resource.flags()) {
+        let grants_nothing = most == 0 || self.resource.is_closed(domain);
+        if is_within || grants_nothing || self.lets_all_through(self.resource.flags()) {
             return Ok(want);
         }
         if !self.is_guarded(domain) {

@@ -67,6 +67,9 @@ pub(crate) enum Asking {
     Look,
 }
 
+/// The limits close some domains: see [`Resource::is_closed`].
+pub(crate) const CLOSED: u32 = 4_096;
+
 /// One resource.
 pub(crate) struct Resource {
     pub(crate) id: ResourceId,
@@ -158,6 +161,15 @@ impl Resource {
     /// Whether the resource is used as one that is limited by copies.
     pub(crate) fn is_of_copies(&self) -> bool {
         self.flags() & OF_COPIES != 0
+    }
+
+    /// Whether the known limits never grant this domain a hit, by limits of its own.
+    pub(crate) fn is_closed(&self, domain: &str) -> bool {
+        let is_it = || {
+            let closed = &self.public().closed;
+            closed.binary_search_by(|one| (**one).cmp(domain)).is_ok()
+        };
+        self.flags() & CLOSED != 0 && is_it()
     }
 
     /// Whether the resource is limited by copies, as the aggregators announced.
@@ -267,7 +279,7 @@ impl Resource {
     /// Applies public limits of the followed log, unless they are older than the known ones. Returns whether they are
     /// others.
     pub(crate) fn learn(&self, public: &Public) -> bool {
-        let mut known = self.public.write().unwrap_or_else(PoisonError::into_inner);
+        let known = self.public();
         if public.version < known.version {
             return false;
         }
@@ -277,13 +289,15 @@ impl Resource {
             ..Public::clone(&known)
         } != *public;
         let blind_changed = known.blind != public.blind;
-        *known = Arc::new(public.clone());
-        drop(known);
+        // Calls wait for this lock, so the copy is made before.
+        let new = Arc::new(public.clone());
+        *self.public.write().unwrap_or_else(PoisonError::into_inner) = new;
         if blind_changed {
             let local = Local::of_policy(public.blind).map(Arc::new);
             *self.local.write().unwrap_or_else(PoisonError::into_inner) = local;
         }
         self.set_flag(REFUSED, public.refused);
+        self.set_flag(CLOSED, !public.closed.is_empty());
         self.set_flag(IGNORED, public.ignored);
         self.set_flag(NOT_OPEN, public.blind != BlindPolicy::Open);
         self.policy.store(Policy::of(public).0, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 //!
 //! What stays true: the agent processes them like public limits and denials of aggregators.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tollgate_shared::descriptors::{DescriptorRule, resource_of_rules};
@@ -172,6 +173,27 @@ impl TestAgent {
     /// ```
     pub fn refuse_unmatched(&self, domain: &str) {
         self.learn(&resource_of_rules(domain), |public| public.refused = true);
+    }
+
+    /// States that a resource's limits grant this domain nothing, as `rate = "0/s"` for it does.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let search = kit.agent().rate("api.search");
+    /// kit.close("api.search", "acme");
+    /// assert!(search.hit("acme").is_err());
+    /// assert!(search.hit("globex").is_ok());
+    /// ```
+    pub fn close(&self, resource: &str, domain: &str) {
+        let domain = Box::from(&*self.agent.shared().admit(domain));
+        self.learn(resource, |public| {
+            public.kind = Kind::Rate;
+            let closed = public.closed.iter().cloned().chain([domain]);
+            let closed: BTreeSet<Box<str>> = closed.collect();
+            public.closed = closed.into_iter().collect();
+        });
     }
 
     /// States that a resource is limited by copies.

@@ -8,6 +8,7 @@
 )]
 
 mod axum;
+mod closed;
 mod copies;
 mod copies_awaited;
 mod copies_together;

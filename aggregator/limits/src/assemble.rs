@@ -172,7 +172,7 @@ fn finish_rate(rate: RateDraft, classes: &[RateClass]) -> RateResource {
         (number(&real), candidate.as_ref().map(number))
     };
     let (class, candidate_class) = finish(&Stated::default());
-    let overrides = rate
+    let overrides: Box<[RateOverride]> = rate
         .overrides
         .stated
         .iter()
@@ -185,6 +185,13 @@ fn finish_rate(rate: RateDraft, classes: &[RateClass]) -> RateResource {
             }
         })
         .collect();
+    let is_closed = |of: &u32| {
+        let class = classes.get(overrides[*of as usize].class.0 as usize);
+        class.is_some_and(RateClass::grants_nothing)
+    };
+    let numbered = (0..).zip(&rate.overrides.stated_of);
+    let closed = numbered.filter_map(|(number, of)| is_closed(of).then_some(number));
+    let closed = closed.collect();
     RateResource {
         name: rate.name,
         ix: ResourceIx(0),
@@ -205,6 +212,7 @@ fn finish_rate(rate: RateDraft, classes: &[RateClass]) -> RateResource {
             domains: rate.overrides.domains,
             override_of: rate.overrides.stated_of.into_boxed_slice(),
             overrides,
+            closed,
         }),
         rows: RateRows::default(),
     }

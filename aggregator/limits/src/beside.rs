@@ -231,7 +231,7 @@ rate = "8/s"
     fn random_row(random: &mut StdRng) -> (&'static str, &'static str, Option<Own>) {
         let resource = ["a", "t", "s"][random.random_range(0..3)];
         let domain = ["b", "c", "d", "e", "10.0.0.0/8"][random.random_range(0..5)];
-        let number = random.random_range(1..9_u64);
+        let number = random.random_range(0..9_u64);
         let text = |is: bool| is.then(|| format!("{number}/s").into());
         let own = match (resource, random.random_range(0..4)) {
             (_, 0) => None,

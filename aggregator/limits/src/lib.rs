@@ -19,6 +19,7 @@ mod amend;
 mod assemble;
 mod beside;
 mod changed;
+mod closed;
 mod descriptors;
 mod fault;
 mod forgets;
@@ -51,6 +52,7 @@ mod schema_tests;
 mod settings;
 #[cfg(test)]
 mod shipped_tests;
+mod sorted_names;
 mod source;
 mod spelling;
 pub mod stated;

@@ -98,6 +98,8 @@ impl Limits {
             unit: public_unit(quota.unit),
         });
         let has_overrides = rate.has_overrides();
+        let is_enforced = !ignored && rate.mode() != Mode::Shadow;
+        let closed = is_enforced.then(|| self.public_closed(rate));
         Public {
             kind: Kind::Rate,
             windows: windows.collect(),
@@ -113,10 +115,8 @@ impl Limits {
             has_overrides,
             blind: public_blind(rate.blind()),
             // Otherwise a caller that uses a new name each time would cause a denial without end for each of them.
-            refused: class.grants_nothing()
-                && !has_overrides
-                && !ignored
-                && rate.mode() != Mode::Shadow,
+            refused: class.grants_nothing() && !has_overrides && is_enforced,
+            closed: closed.unwrap_or_default(),
             ..unconfigured
         }
     }

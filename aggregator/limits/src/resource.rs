@@ -94,7 +94,7 @@ pub struct RateResource {
 }
 
 /// The entries of a table, replaced by those of rows, ascending.
-fn overlaid<'a, V: Copy>(
+pub(super) fn overlaid<'a, V: Copy>(
     table: impl Iterator<Item = (&'a str, V)>,
     rows: impl Iterator<Item = (&'a str, V)>,
 ) -> impl Iterator<Item = (&'a str, V)> {

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use super::changed::Changed;
 use super::networks::Networks;
 use super::own::Own;
+use super::sorted_names::SortedNames;
 use super::stated::Stated;
 use super::tables::{RateOverride, RateTable};
 
@@ -25,6 +26,8 @@ use super::tables::{RateOverride, RateTable};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RowStatement {
     pub own: Own,
+    /// Whether it states a limit of 0, so that it grants nothing under any document.
+    grants_nothing: bool,
     /// The same as one text, which is the key for look-ups.
     key: Box<str>,
     pub stated: Stated,
@@ -33,7 +36,12 @@ pub(super) struct RowStatement {
 impl RowStatement {
     pub fn of(own: Own, stated: Stated) -> Self {
         let key = key_of(&own);
-        Self { own, key, stated }
+        Self {
+            grants_nothing: stated.class().grants_nothing(),
+            own,
+            key,
+            stated,
+        }
     }
 }
 
@@ -55,6 +63,8 @@ pub(super) struct RateRows {
     named: Changed<RateOverride>,
     /// The networks among the domains, and among those that had a row.
     pub networks: Networks,
+    /// The domains whose rows state a limit of 0.
+    closed: SortedNames,
     len: usize,
 }
 
@@ -98,6 +108,11 @@ impl RateRows {
         rows.filter_map(|(domain, statement)| Some((domain, &statement?.own)))
     }
 
+    /// The domains whose rows state a limit of 0, ascending.
+    pub fn closed(&self) -> impl Iterator<Item = &str> {
+        self.closed.iter()
+    }
+
     /// Every override that a row has, once.
     pub fn overrides(&self) -> impl Iterator<Item = &RateOverride> {
         let used = self.statements.all().into_values().flatten();
@@ -135,6 +150,9 @@ impl RateRows {
         if named.is_some() {
             self.named.put(domain, named);
         }
+        if statement.grants_nothing {
+            self.closed.insert(domain);
+        }
         self.networks.add(domain);
         self.of.put(domain, Some(statement));
         self.len += 1;
@@ -154,6 +172,7 @@ impl RateRows {
         if self.named.get(domain).flatten().is_some() {
             self.named.put(domain, None);
         }
+        self.closed.remove(domain);
         self.of.put(domain, None);
         self.len -= 1;
     }
@@ -167,6 +186,7 @@ impl RateRows {
         let mut rows = Self {
             of: self.of.clone(),
             networks: self.networks.clone(),
+            closed: self.closed.clone(),
             len: self.len,
             ..Self::default()
         };

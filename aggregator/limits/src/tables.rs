@@ -25,12 +25,20 @@ pub(super) struct RateTable {
     /// For each domain by its number: the number of its override.
     pub override_of: Box<[u32]>,
     pub overrides: Box<[RateOverride]>,
+    /// The numbers of the domains whose limits grant nothing, ascending.
+    pub closed: Box<[u32]>,
 }
 
 impl RateTable {
     pub fn get(&self, domain: &str) -> Option<&RateOverride> {
         let number = self.domains.number_of(domain)?;
         Some(&self.overrides[self.override_of[number] as usize])
+    }
+
+    /// The domains whose limits grant nothing, ascending.
+    pub fn closed(&self) -> impl Iterator<Item = &str> {
+        let numbers = self.closed.iter();
+        numbers.map(|number| self.domains.name(*number as usize))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RateOverride)> {

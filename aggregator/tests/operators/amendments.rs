@@ -42,7 +42,7 @@ impl World {
         Self::of(LIMITS, config).await
     }
 
-    async fn of(limits: &str, config: &str) -> Self {
+    pub async fn of(limits: &str, config: &str) -> Self {
         let dir = directory(limits);
         std::fs::write(dir.path().join("t.toml"), config).expect("written");
         let served = serve(dir.path(), &["--config", "t.toml"]);

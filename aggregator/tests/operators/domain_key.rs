@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use tollgate_agent::{Agent, Refused};
+use tollgate_agent::{Agent, Cause, Refused};
 
 use crate::support::{DEADLINE, Served, directory, run, run_line, serve, until};
 
@@ -18,9 +18,12 @@ tiers = [{ limit = 5, window = "10m", active = "10m" }]
 tiers = [{ limit = 100, window = "10m", active = "10m" }]
 [rate."api.search".domains.croesus-inc]
 tiers = [{ limit = 2, window = "10m", active = "10m" }]
+[rate."api.search".domains.shut-gmbh]
+rate = "0/s"
 [rate."web.login"]
 rate = "2/h"
 addresses = { v4 = 24 }
+domains."198.51.100.0/24".rate = "0/s"
 [copies.sandbox]
 limit = 2
 domains = { croesus-inc = 1 }
@@ -29,7 +32,7 @@ domains = { croesus-inc = 1 }
 const KEY: &str = "8f14e45fceea167a5a36dedd4bea2543";
 
 /// The names that must not be found anywhere.
-const NAMES: [&str; 3] = ["midas-corp", "croesus-inc", "acme-ltd"];
+const NAMES: [&str; 4] = ["midas-corp", "croesus-inc", "acme-ltd", "shut-gmbh"];
 
 fn agent(dir: &Path, served: &Served) -> Agent {
     Agent::builder()
@@ -110,6 +113,8 @@ fn lookups_by_name_need_the_key(operator: &Operator<'_>, denied: &str) {
     assert!(held.contains("h~"), "{held}");
     let (_, shown) = operator.with_key("pairs show api.search midas-corp");
     assert!(shown.contains("100 of 100 hits"), "{shown}");
+    let (code, why) = operator.with_key("explain api.search shut-gmbh");
+    assert!(code == 0 && why.contains("refused by agents"), "{why}");
     let (code, why) = operator.with_key("explain api.search acme-ltd");
     assert!(code == 0 && why.contains(denied), "{why}");
     let (_, why) = operator.without_key("explain api.search acme-ltd");
@@ -157,6 +162,8 @@ async fn a_domain_key_hides_names_and_lookups_by_name_work() {
     let (search, sandbox) = (agent.rate("api.search"), agent.copies("sandbox"));
     assert!(agent.ready(DEADLINE).await, "it hears the aggregator");
 
+    let denied = search.hit("shut-gmbh").expect_err("its first call");
+    assert_eq!(denied.cause(), Cause::Inaccessible);
     // The default, a plan and an override of the document apply, by the hashes of their domains.
     for (domain, limit) in [("acme-ltd", 5), ("croesus-inc", 2), ("midas-corp", 100)] {
         for _ in 0..limit {
@@ -199,6 +206,8 @@ async fn an_address_that_is_typed_is_hashed_as_agents_hash_it() {
     let agent = agent(dir, &served);
     let login = agent.rate("web.login");
     assert!(agent.ready(DEADLINE).await, "it hears the aggregator");
+    let denied = login.hit("198.51.100.7").expect_err("its first call");
+    assert_eq!(denied.cause(), Cause::Inaccessible);
     for _ in 0..2 {
         let _ = login.hit("203.0.113.7").expect("it has room");
     }

@@ -46,6 +46,7 @@ tiers = []
 domains.partner.rate = "9/s"
 [rate."api.six"]
 rate = "6/h"
+domains.shut.rate = "0/s"
 [rate."api.second"]
 rate = "2/s"
 [namespace.closed]
@@ -327,6 +328,8 @@ async fn a_call_that_was_not_refused_is_explained_too() {
     assert_eq!(reason(acme, 15_000), "no_call");
     assert_eq!(reason(dark, 100), "shadow");
     assert_eq!(reason(("api.none", "acme"), 100), "inaccessible");
+    assert_eq!(reason(("api.six", "shut"), 100), "inaccessible");
+    assert_eq!(reason(("api.six", "other"), 100), "no_call");
     assert_eq!(reason(shut, 999), "excess", "it let nobody in");
     assert_eq!(reason(("closed.door", "acme"), 100), "unconfigured");
     assert_eq!(reason(("free.thing", "acme"), 0), "no_limit");

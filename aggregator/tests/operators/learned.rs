@@ -1,9 +1,9 @@
 //! What running agents learn of new limits, of which no denial tells them.
 
-use tollgate_agent::{Cause, Rate};
+use tollgate_agent::{Agent, Cause, Rate};
 
 use crate::amendments::{LIMITS, World};
-use crate::support::until;
+use crate::support::{DEADLINE, until};
 
 impl World {
     /// Puts other limits in force.
@@ -72,4 +72,63 @@ async fn calls_under_a_kill_switch_are_unguarded_in_agents_that_ran_before() {
     let audit = world.audit();
     assert_eq!(audit["equal"], true, "{audit:#}");
     assert_eq!(audit["excess_by_cause"]["unguarded"], 25, "{audit:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_of_a_domain_whose_limit_is_0_passes() {
+    let closed = (0..20).map(|n| format!("domains.d{n}.rate = \"0/s\"\n"));
+    let limits = LIMITS.replace(
+        "rate = \"1000/s\"\n",
+        &format!("rate = \"1000/s\"\n{}", closed.collect::<String>()),
+    );
+    let world = World::of(&limits, "").await;
+    let denied = |rate: &Rate, domain: &str| rate.hit(domain).err().map(|denied| denied.cause());
+    // A hundred first calls: each pair's of each of five agents.
+    for n in 0..5 {
+        let agent = Agent::builder()
+            .name(format!("web-{n}"))
+            .aggregator(world.served.agents.to_string())
+            .build()
+            .expect("good settings");
+        let export = agent.rate("api.export");
+        assert!(agent.ready(DEADLINE).await, "it knows the limits");
+        for domain in (0..20).map(|n| format!("d{n}")) {
+            assert_eq!(
+                denied(&export, &domain),
+                Some(Cause::Inaccessible),
+                "{domain}"
+            );
+        }
+        assert_eq!(denied(&export, "acme"), None);
+        let _ = agent.shutdown(DEADLINE).await;
+    }
+    until("the others' calls are ruled", || {
+        world.served.metric("tollgate_hits_granted_total") == 5.0
+    })
+    .await;
+    assert_eq!(world.served.metric("tollgate_hits_excess_total"), 0.0);
+    // The log knows the refused calls, and no denial of them.
+    assert_eq!(
+        world.served.json("/v1/denials")["denials"],
+        serde_json::json!([])
+    );
+    let audit = world.audit();
+    assert_eq!(audit["equal"], true, "{audit:#}");
+    // A row opens one of them, a row closes another domain, and a document opens all but that one.
+    let export = &world.export;
+    world.done("limits set api.export --domain d7 --rate 500/s");
+    until("the row opens it", || denied(export, "d7").is_none()).await;
+    assert_eq!(denied(export, "d8"), Some(Cause::Inaccessible));
+    world.done("limits set api.export --domain later --rate 0/s");
+    // Only looked at, so that no denial refuses it.
+    until("the row closes it", || export.peek("later").is_err()).await;
+    assert_eq!(denied(export, "later"), Some(Cause::Inaccessible));
+    world.push(LIMITS);
+    until("the document opens it", || denied(export, "d8").is_none()).await;
+    assert_eq!(denied(export, "later"), Some(Cause::Inaccessible));
+    world.done("limits set api.export --domain later --remove");
+    until("it has no row any more", || {
+        denied(export, "later").is_none()
+    })
+    .await;
 }

@@ -157,3 +157,19 @@ fn an_aggregator_without_limits_says_what_to_do() {
         "{warning}"
     );
 }
+
+#[test]
+fn closed_domains_that_agents_do_not_learn_are_logged() {
+    let closed = (0..4_000).map(|n| format!("domains.d{n:04}.rate = \"0/s\"\n"));
+    let limits = format!(
+        "[rate.search]\nrate = \"5/s\"\n{}",
+        closed.collect::<String>()
+    );
+    let dir = directory(&limits);
+    let mut served = serve(dir.path(), &[]);
+    let warned = line(&mut served, "more domains have a limit of 0");
+    // Five bytes, and sixteen for each.
+    let learnt = 64 * 1024 / 21;
+    assert!(warned.contains(&format!("learnt={learnt}")), "{warned}");
+    assert!(warned.contains("resource=\"search\""), "{warned}");
+}

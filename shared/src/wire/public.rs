@@ -22,6 +22,26 @@ pub const TIERS_MAX: usize = 64;
 /// it are left out, which is lenient: see [`PublicGroup::members`].
 pub const GROUPS_BYTES_MAX: usize = 256 * 1024;
 
+/// The most bytes of [`Public::closed`], counted by [`closed_bytes`]. Domains beyond it are left out, which is lenient:
+/// agents let their calls through until they are denied.
+pub const CLOSED_BYTES_MAX: usize = 64 * 1024;
+
+/// About as many bytes as a closed domain takes in an agent's memory.
+pub const fn closed_bytes(domain: &str) -> usize {
+    domain.len() + size_of::<Box<str>>()
+}
+
+/// The first of these domains, as many as fit into [`CLOSED_BYTES_MAX`].
+pub fn closed_within_bound<'d>(
+    domains: impl Iterator<Item = &'d str>,
+) -> impl Iterator<Item = &'d str> {
+    let mut bytes = 0;
+    domains.take_while(move |domain| {
+        bytes += closed_bytes(domain);
+        bytes <= CLOSED_BYTES_MAX
+    })
+}
+
 /// How an agent treats calls while it is blind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Blind", into = "Blind")]
@@ -179,6 +199,11 @@ pub struct Public {
     /// The rules of a domain of descriptors, empty unless `kind` is [`Kind::Descriptors`].
     #[serde(with = "public_descriptors", skip_serializing_if = "is_default")]
     pub descriptors: Box<[DescriptorRule]>,
+    /// Domains that agents refuse by themselves, ascending: limits of their own never grant them a hit. As many as fit
+    /// into [`CLOSED_BYTES_MAX`], and each exactly by its name: not the addresses of a network, nor the domains without
+    /// limits of their own where the resource grants nothing to these. Empty unless `kind` is [`Kind::Rate`].
+    #[serde(deserialize_with = "closed", skip_serializing_if = "is_default")]
+    pub closed: Box<[Box<str>]>,
 }
 
 impl Public {
@@ -190,6 +215,9 @@ impl Public {
         };
         if public.kind != Kind::Descriptors {
             public.descriptors = Box::default();
+        }
+        if public.kind != Kind::Rate {
+            public.closed = Box::default();
         }
         Ok(public)
     }
@@ -284,6 +312,16 @@ where
     T: Deserialize<'de>,
 {
     named::list::<_, _, TIERS_MAX>(deserializer)
+}
+
+/// Reads the closed domains, as many as fit into the bound: an aggregator that sends more costs its agents nothing.
+fn closed<'de, D>(deserializer: D) -> Result<Box<[Box<str>]>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let names = Vec::<Name<'de>>::deserialize(deserializer)?;
+    let closed = closed_within_bound(names.iter().map(|Name(name)| *name));
+    Ok(closed.map(Box::from).collect())
 }
 
 /// The names of a group's members.

@@ -34,7 +34,8 @@ pub enum Cause {
     Hard,
     /// The global limit: hits of the last second of all domains.
     Global,
-    /// The resource is configured without tiers.
+    /// The resource is configured without tiers. Of an agent's refusal without a denial: the limits grant nothing at
+    /// all, to any domain or to this one.
     Inaccessible,
     /// The resource is not configured, and its namespace does not allow that.
     Unconfigured,

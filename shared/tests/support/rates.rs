@@ -215,6 +215,7 @@ pub fn snapshot(writer: &mut Writer) {
         addresses: Some(AddressPrefixes { v4: 32, v6: 64 }),
         copies: None,
         descriptors: Box::default(),
+        closed: Box::default(),
     };
     FromAggregator::Snapshot(Snapshot {
         nonce: 1,

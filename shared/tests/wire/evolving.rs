@@ -203,7 +203,7 @@ fn each_field_may_be_missing_but_those_that_always_were() {
     }
     let written = named::message(0, &all_public());
     let fields = Map::of(&written);
-    // All but `refused`, `copies` and `descriptors`, which have their defaults.
+    // All but `refused`, `copies`, `descriptors` and `closed`, which have their defaults.
     assert_eq!(fields.0.len(), 15);
     for (name, _) in &fields.0 {
         let read = public_of(&fields.without(name)).expect(name);
@@ -319,4 +319,98 @@ fn an_announced_length_takes_no_memory() {
             && error_text.ends_with("]: depth limit exceeded"),
         "{error_text}"
     );
+}
+
+/// A list of names, as it is encoded.
+fn names<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode::write_array_len(&mut bytes, names.len() as u32).expect("memory");
+    for name in names {
+        encode::write_str(&mut bytes, name).expect("memory");
+    }
+    bytes
+}
+
+#[test]
+fn closed_domains_are_written_by_name_and_left_out_if_none() {
+    let public = Public {
+        kind: Kind::Rate,
+        closed: ["acme", "globex"].map(Box::from).into(),
+        ..Public::default()
+    };
+    let written = Map::of(&named::message(0, &public));
+    assert_eq!(public_of(&written), Ok(public.clone()));
+    let (name, value) = written.0.last().expect("a field");
+    let closed = names(["acme", "globex"].into_iter());
+    assert_eq!(
+        (&**name, value),
+        ("closed", &closed),
+        "after all older fields"
+    );
+    // The release before this one writes no such field, and skips it.
+    let open = Public {
+        closed: Box::default(),
+        ..public
+    };
+    assert_eq!(Map::of(&named::message(0, &open)).0.len(), 2);
+    assert_eq!(public_of(&written.without("closed")), Ok(open));
+    // Only a rate has closed domains.
+    let snapshot = FromAggregator::decode(&golden_bytes("aggregator/snapshot"));
+    for kind in [
+        Kind::Rate,
+        Kind::Copies,
+        Kind::Descriptors,
+        Kind::Unconfigured,
+    ] {
+        let Ok(FromAggregator::Snapshot(mut of_kind)) = snapshot.clone() else {
+            panic!("a snapshot");
+        };
+        of_kind.topics[0].public = Public {
+            kind,
+            closed: ["acme"].map(Box::from).into(),
+            ..Public::default()
+        };
+        let mut writer = Writer::new();
+        FromAggregator::Snapshot(of_kind).encode(&mut writer);
+        let Ok(FromAggregator::Snapshot(read)) = FromAggregator::decode(writer.as_slice()) else {
+            panic!("a snapshot");
+        };
+        let closed = &read.topics[0].public.closed;
+        assert_eq!(closed.len(), usize::from(kind == Kind::Rate), "{kind:?}");
+    }
+}
+
+#[test]
+fn closed_domains_beyond_the_bound_cost_an_agent_nothing() {
+    let rate = |closed: &[u8]| {
+        let map = Map::of(&named::message(
+            0,
+            &Public {
+                kind: Kind::Rate,
+                ..Public::default()
+            },
+        ));
+        public_of(&map.with("closed", closed))
+    };
+    let all: Vec<String> = (0..50_000).map(|n| format!("tenant-{n:06}")).collect();
+    let read = rate(&names(all.iter().map(|name| &**name))).expect("public limits");
+    // Each has thirteen bytes, and counts sixteen more.
+    assert_eq!(read.closed.len(), CLOSED_BYTES_MAX / 29);
+    assert!(
+        read.closed
+            .iter()
+            .zip(&all)
+            .all(|(one, other)| **one == **other)
+    );
+    // One-letter names, in no order, and the same again.
+    let read = rate(&names(["b"; 50_000].into_iter())).expect("public limits");
+    assert_eq!(read.closed.len(), CLOSED_BYTES_MAX / 17);
+    let long = "x".repeat(257);
+    for bad in ["", &*long] {
+        let fault = rate(&names(["a", bad].into_iter())).expect_err("a name");
+        assert!(fault.to_string().contains("closed[1]"), "{fault}");
+    }
+    // A head that announces more names than there are bytes.
+    assert!(rate(&[0xdd, 0xff, 0xff, 0xff, 0xff]).is_err());
+    assert!(rate(&[0xa1, b'a']).is_err());
 }

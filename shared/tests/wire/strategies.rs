@@ -109,6 +109,7 @@ prop_compose! {
         quotas in prop::collection::vec((any::<u64>(), prop::sample::select(
             vec![QuotaUnit::Day, QuotaUnit::Week, QuotaUnit::Month, QuotaUnit::Year])), 0..4),
         most: Option<u64>, least: Option<u64>, global: Option<u64>, keeps_estimates: bool, addresses in prop::option::of((0u8..=32, 0u8..=128)),
+        closed in prop::collection::btree_set("[a-z0-9.:/-]{1,20}", 0..4),
     ) -> Public {
         let window = |(limit, w)| PublicTier { limit, window: Span::from_micros(w) };
         Public {
@@ -116,6 +117,7 @@ prop_compose! {
             bucket: bucket.map(|(tokens, period, burst)| PublicBucket { tokens, period: Span::from_micros(period), burst }),
             quotas: quotas.into_iter().map(|(limit, unit)| PublicQuota { limit, unit }).collect(),
             most, least, global, keeps_estimates,
+            closed: closed.into_iter().map(Box::from).collect(),
             addresses: addresses.map(|(v4, v6)| AddressPrefixes { v4, v6 }),
             ..Public::default()
         }
@@ -153,7 +155,7 @@ prop_compose! {
             None if closed => BlindPolicy::Closed,
             None => BlindPolicy::Open,
         };
-        Public { version, kind, tiers, hard, has_overrides: flags.0, blind, refused: flags.1, ignored: flags.2, copies: (kind == Kind::Copies).then_some(copies), descriptors: if kind == Kind::Descriptors { rules.into() } else { Box::default() }, ..rate }
+        Public { version, kind, tiers, hard, has_overrides: flags.0, blind, refused: flags.1, ignored: flags.2, copies: (kind == Kind::Copies).then_some(copies), descriptors: if kind == Kind::Descriptors { rules.into() } else { Box::default() }, closed: if kind == Kind::Rate { rate.closed.clone() } else { Box::default() }, ..rate }
     }
 }
 

@@ -90,7 +90,7 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until:
     explanation.version = version_view(follow.replay.book(), in_force.number, explanation);
     let by_limits = unruled(limits, &explanation.resource);
     if by_limits.is_none()
-        && let Some((reason, text)) = refused_by_agents(limits, &explanation.resource)
+        && let Some((reason, text)) = refused_by_agents(limits, explanation)
     {
         explanation.reason = reason;
         let text = format!("{who} is refused by agents, without a denial: {text}");
@@ -122,17 +122,24 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until:
     }
 }
 
-/// Why agents refuse all calls on a resource by themselves: they know these limits, so that the log has no denial.
-fn refused_by_agents(limits: &Limits, resource: &str) -> Option<(&'static str, &'static str)> {
-    let is_configured = limits.rate(resource).is_some();
-    let why = match is_configured {
-        true => ("inaccessible", "its resource lets nobody in"),
-        false => (
+/// Why agents refuse all calls of a pair by themselves: they know these limits, so that the log has no denial.
+fn refused_by_agents(
+    limits: &Limits,
+    explanation: &Explanation,
+) -> Option<(&'static str, &'static str)> {
+    let resource = &*explanation.resource;
+    let public = limits.public(resource, 0);
+    let domain = explanation.domain.as_deref()?;
+    let found = public.closed.binary_search_by(|one| (**one).cmp(domain));
+    match (limits.rate(resource).is_some(), public.refused) {
+        (true, true) => Some(("inaccessible", "its resource lets nobody in")),
+        (false, true) => Some((
             "unconfigured",
             "no limits are configured for its resource, and its namespace refuses such resources",
-        ),
-    };
-    limits.public(resource, 0).refused.then_some(why)
+        )),
+        _ if found.is_ok() => Some(("inaccessible", "its own limits grant it nothing")),
+        _ => None,
+    }
 }
 
 /// The calls that agents refused because of their size, without a denial: at an instant, or all.

@@ -3,6 +3,7 @@
 //! A limits file does not rule by itself: the file is pushed, a push that wins becomes a version in the log, and
 //! a version rules a partition from its activation on.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tollgate_limits::{Limits, forgotten_by_documents};
@@ -135,6 +136,9 @@ impl LimitsState {
                 log_resets(before.as_deref(), entered, pairs);
             }
             self.note_news(before.as_ref());
+            if let (true, Some(latest)) = (self.caught_up, self.book.latest()) {
+                log_closed_beyond_bound(before.as_deref(), &latest.limits);
+            }
         }
         Ok(entered)
     }
@@ -179,6 +183,9 @@ impl LimitsState {
         let version = self.book.latest_number();
         if 0 < resources || self.file.is_some() {
             tracing::info!(version, resources, "limits in the log at the start");
+            if let Some(latest) = self.book.latest() {
+                log_closed_beyond_bound(None, &latest.limits);
+            }
         } else {
             tracing::warn!(
                 version,
@@ -423,6 +430,22 @@ impl LimitsState {
             "partition {}: limits version {latest} is not in force yet",
             behind.index
         ))
+    }
+}
+
+/// Warns of resources that close more domains than agents learn, if the version before did not.
+fn log_closed_beyond_bound(before: Option<&Limits>, latest: &Limits) {
+    let before = before.into_iter().flat_map(Limits::closed_beyond_bound);
+    let before: BTreeSet<&str> = before.map(|(resource, _)| resource).collect();
+    for (resource, learnt) in latest.closed_beyond_bound() {
+        if !before.contains(resource) {
+            tracing::warn!(
+                resource,
+                learnt,
+                "more domains have a limit of 0 than agents learn (64 KiB of names); the first ones in the order of their \
+                 names are refused from their first call, the others from their first denial on"
+            );
+        }
     }
 }
 

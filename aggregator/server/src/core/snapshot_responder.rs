@@ -18,7 +18,7 @@ use std::collections::{HashMap, VecDeque};
 
 use tollgate_shared::descriptors::DescriptorRule;
 use tollgate_shared::wire::link::{FromAggregator, Snapshot, TopicSnapshot};
-use tollgate_shared::wire::public::{GROUPS_BYTES_MAX, Public};
+use tollgate_shared::wire::public::{CLOSED_BYTES_MAX, GROUPS_BYTES_MAX, Public};
 
 use super::announce::{Announcer, Point, STATEMENTS_MAX};
 use super::environment::Environment;
@@ -200,7 +200,7 @@ fn next_part(
             break;
         };
         let public = public(resource);
-        let weight = TOPIC_STATEMENTS + groups_sent(&public);
+        let weight = TOPIC_STATEMENTS + lists_sent(&public);
         if room <= weight && !topics.is_empty() {
             break;
         }
@@ -245,8 +245,8 @@ fn next_part(
     }
 }
 
-/// The room that the groups and descriptor rules of public limits take in a part, in statements.
-fn groups_sent(public: &Public) -> usize {
+/// The room that the groups, closed domains and descriptor rules of public limits take in a part, in statements.
+fn lists_sent(public: &Public) -> usize {
     /// No more than what a statement may take.
     const STATEMENT_BYTES: usize = 400;
     const HEADS: usize = 48;
@@ -258,12 +258,14 @@ fn groups_sent(public: &Public) -> usize {
             group.name.len() + HEADS + members
         })
         .sum();
+    let closed: usize = public.closed.iter().map(|name| name.len() + 3).sum();
     let rules = public
         .descriptors
         .iter()
         .map(DescriptorRule::announced_bytes);
-    (bytes + rules.sum::<usize>()).div_ceil(STATEMENT_BYTES)
+    (bytes + closed + rules.sum::<usize>()).div_ceil(STATEMENT_BYTES)
 }
 
-// All groups of a resource, or all rules of a domain of descriptors, fit into one part.
+// All groups of a resource, its closed domains, or all rules of a domain of descriptors, fit into one part.
 const _: () = assert!(TOPIC_STATEMENTS + GROUPS_BYTES_MAX.div_ceil(400) < STATEMENTS_MAX);
+const _: () = assert!(CLOSED_BYTES_MAX <= GROUPS_BYTES_MAX);

@@ -1,0 +1,217 @@
+//! The domains that agents refuse from their first call: limits of their own grant them nothing.
+//!
+//! ```text
+//! document    acme 0/s    globex 0/s    initech 5/s
+//! rows                    globex 5/s                   umbrella 0/s
+//! closed      acme                                     umbrella
+//! ```
+//!
+//! Closed domains of the document are numbered when it is read, and rows that state a limit of 0 are kept in order. So
+//! the list costs as much as it may be long, and a domain more for each closed domain of the document that a row opens
+//! again. Not listed are rows that state no 0 themselves where the resource's own limits grant nothing. Knows nothing
+//! of agents. What stays true: a listed domain is granted nothing.
+
+use tollgate_shared::wire::public::closed_within_bound;
+
+use super::resource::{Mode, RateResource, overlaid};
+use super::version::Limits;
+
+impl Limits {
+    /// The first closed domains of a resource, as many as agents learn.
+    pub(super) fn public_closed(&self, rate: &RateResource) -> Box<[Box<str>]> {
+        let closed = closed_within_bound(self.closed(rate));
+        closed.map(Box::from).collect()
+    }
+
+    /// The resources that close more domains than agents learn, each with the number of those that agents learn. The
+    /// others are refused only once they are denied.
+    pub fn closed_beyond_bound(&self) -> impl Iterator<Item = (&str, usize)> {
+        let enforced = self.rates().filter(|rate| {
+            let is_ignored = self.namespace_of(rate.name()).ignore_configured;
+            rate.mode() == Mode::Enforced && !is_ignored
+        });
+        enforced.filter_map(|rate| {
+            let learnt = closed_within_bound(self.closed(rate)).count();
+            let is_beyond = self.closed(rate).nth(learnt).is_some();
+            is_beyond.then_some((rate.name(), learnt))
+        })
+    }
+
+    /// The domains of a resource whose own limits grant nothing, ascending.
+    fn closed<'l>(&'l self, rate: &'l RateResource) -> impl Iterator<Item = &'l str> {
+        let is_open = |row| !self.class(row).grants_nothing();
+        let of_document = rate.table.closed();
+        let of_document = of_document.filter(move |domain| {
+            let row = rate.rows.get(domain);
+            !row.is_some_and(|row| is_open(row.class))
+        });
+        let rows = rate.rows.closed();
+        let both = overlaid(
+            of_document.map(|domain| (domain, ())),
+            rows.map(|domain| (domain, ())),
+        );
+        both.map(|(domain, ())| domain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amend::Revision;
+    use crate::own::Own;
+
+    const DOCUMENT: &str = r#"
+[namespace.off]
+ignore_configured = true
+[rate.search]
+rate = "100/s"
+[rate.search.domains]
+acme.rate = "0/s"
+beta.rate = "5/s"
+globex.hard = "0/s"
+hooli.tiers = []
+initech = { rate = "7/s", quota = "0/d" }
+"10.0.0.0/8".rate = "0/s"
+[rate.allow]
+tiers = []
+domains = { acme = { rate = "5/s" }, globex = { rate = "0/s" } }
+[rate.shown]
+rate = "9/s"
+shadow = true
+domains.acme.rate = "0/s"
+[rate."off.x"]
+rate = "9/s"
+domains.acme.rate = "0/s"
+[rate."every.*"]
+rate = "9/s"
+domains.acme.rate = "0/s"
+[rate.closed]
+tiers = []
+"#;
+
+    fn document() -> Limits {
+        Limits::parse(DOCUMENT).unwrap_or_else(|faults| panic!("{faults}"))
+    }
+
+    fn closed(limits: &Limits, resource: &str) -> Vec<String> {
+        let public = limits.public(resource, 1);
+        public.closed.iter().map(|name| name.to_string()).collect()
+    }
+
+    fn rate(text: &str) -> Own {
+        Own {
+            rate: Some(text.into()),
+            ..Own::default()
+        }
+    }
+
+    fn hard(text: &str) -> Own {
+        Own {
+            hard: Some(text.into()),
+            ..Own::default()
+        }
+    }
+
+    #[test]
+    fn agents_learn_the_domains_that_are_granted_nothing() {
+        let limits = document();
+        let search = closed(&limits, "search");
+        assert_eq!(search, ["10.0.0.0/8", "acme", "globex", "hooli", "initech"]);
+        assert_eq!(closed(&limits, "allow"), ["globex"]);
+        assert_eq!(
+            closed(&limits, "every.one"),
+            ["acme"],
+            "by the pattern's limits"
+        );
+        for resource in ["shown", "off.x", "closed", "unknown"] {
+            assert_eq!(closed(&limits, resource), [""; 0], "{resource}");
+        }
+    }
+
+    #[test]
+    fn rows_close_and_open_domains_until_they_are_removed() {
+        let limits = document();
+        let mut revision = Revision::of(&limits);
+        for (domain, own) in [
+            ("acme", rate("3/s")),
+            ("globex", rate("3/s")),
+            ("beta", hard("0/s")),
+            ("zeta", rate("0/s")),
+            ("open", rate("3/s")),
+        ] {
+            revision.set("search", domain, Some(&own)).expect("set");
+        }
+        let rows = revision.limits();
+        // A hard limit of 0 in the document stays, whatever rate a row states.
+        let expected = ["10.0.0.0/8", "beta", "globex", "hooli", "initech", "zeta"];
+        assert_eq!(closed(&rows, "search"), expected);
+        assert!(!rows.is_public_equal(&limits));
+        // Beside another document, and field by field.
+        let open = "[rate.search]\nrate = \"9/s\"\n";
+        let other = Limits::parse(open).expect("it is right");
+        let other = other.with_rows_of(&rows).expect("they fit");
+        assert_eq!(closed(&other, "search"), ["beta", "zeta"]);
+        let more = other.with_own("search", "zeta", Some(&hard("5/s")));
+        assert_eq!(closed(&more.expect("set"), "search"), ["beta", "zeta"]);
+        let open = other.with_own("search", "zeta", Some(&rate("1/s")));
+        assert_eq!(closed(&open.expect("set"), "search"), ["beta"]);
+        let mut none = Revision::of(&rows);
+        for domain in ["acme", "globex", "beta", "zeta", "open"] {
+            none.set("search", domain, None).expect("it has a row");
+        }
+        let none = none.limits();
+        assert_eq!(closed(&none, "search"), closed(&limits, "search"));
+        assert!(none.is_public_equal(&limits) && !none.is_public_equal(&rows));
+    }
+
+    /// A resource that so many rows close; the 10,000th row is open.
+    fn many(rows: u64) -> Limits {
+        let document = Limits::parse("[rate.r]\nrate = \"9/s\"\n").expect("it is right");
+        let mut revision = Revision::of(&document);
+        for n in 0..rows {
+            let own = if n == 10_000 {
+                rate("1/s")
+            } else {
+                rate("0/s")
+            };
+            let domain = format!("tenant-{n:06}");
+            revision.set("r", &domain, Some(&own)).expect("set");
+        }
+        revision.limits()
+    }
+
+    #[test]
+    fn domains_beyond_the_bound_are_left_out_and_counted() {
+        // Thirteen bytes, and sixteen for each.
+        let most = 64 * 1024 / 29;
+        for (rows, listed) in [(most, most), (most + 1, most), (20_000, most)] {
+            let limits = many(rows);
+            assert_eq!(limits.public("r", 1).closed.len() as u64, listed, "{rows}");
+            let beyond: Vec<_> = limits.closed_beyond_bound().collect();
+            let expected = [("r", listed as usize)];
+            assert_eq!(beyond, expected[usize::from(rows == listed)..], "{rows}");
+        }
+    }
+
+    #[test]
+    fn agents_learn_of_a_row_among_many_closed_ones() {
+        let before = many(20_000);
+        let mut limits = before.clone();
+        for n in 0..20 {
+            let own = rate(["0/s", "1/s"][n % 2]);
+            let domain = format!("tenant-{n:06}");
+            let after = limits.with_own("r", &domain, Some(&own)).expect("set");
+            // The first twenty are listed; the even ones were closed before.
+            assert_eq!(limits.is_public_equal(&after), n % 2 == 0, "{n}");
+            limits = after;
+        }
+        let open = "tenant-000001".to_owned();
+        assert!(!closed(&limits, "r").contains(&open));
+        assert!(closed(&before, "r").contains(&open));
+        // Beyond the list there is nothing to learn.
+        let last = limits.with_own("r", "tenant-019999", Some(&rate("9/s")));
+        let last = last.expect("set");
+        let least = last.with_own("r", "tenant-019998", Some(&rate("9/s")));
+        assert!(last.is_public_equal(&least.expect("set")));
+    }
+}
