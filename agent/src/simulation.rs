@@ -320,6 +320,12 @@ impl SimulatedAgent {
         self.driver.listener().received_upto(resource.id, partition)
     }
 
+    /// The version of the known limits of a resource; `None` if the agent knows no limits of the followed log.
+    pub fn known_version(&self, resource: &str) -> Option<u64> {
+        let resource = self.driver.shared().resources.find(resource)?;
+        Some(resource.public().version).filter(|version| *version != 0)
+    }
+
     /// The log of a partition, as far as the agent knows.
     pub fn known_log(&self, partition: u32) -> Option<LogId> {
         self.driver.listener().known_log(partition)

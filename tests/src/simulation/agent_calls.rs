@@ -250,6 +250,7 @@ impl World {
                     let what = "call let through while blind although denied";
                     self.watch.cover.see_if(what, is_denied);
                 }
+                self.check_not_closed(agent, (r, d), &allowed);
                 let guard = self.guard_of_allowed(agent, (r, d), allowed);
                 let host = &self.agents[agent];
                 let life = self.watch.accounts.life(host.epoch);
@@ -265,6 +266,23 @@ impl World {
                 self.refused(agent, (r, d), &denied);
             }
             Err(error) => self.violated(7, "calls make sense here", error.to_string()),
+        }
+    }
+
+    /// The version of the limits that an agent knows of a resource.
+    fn known_version(&self, agent: usize, r: usize) -> Option<u64> {
+        let process = self.agents[agent].process.as_ref();
+        process.and_then(|one| one.known_version(RESOURCES[r]))
+    }
+
+    /// Law 8, for a call that was let through: the limits that the agent knows do not close the domain.
+    fn check_not_closed(&mut self, agent: usize, (r, d): (usize, usize), allowed: &Allowed) {
+        let (resource, domain) = (RESOURCES[r], DOMAINS[d]);
+        let version = self.known_version(agent, r);
+        let is_free = allowed.blind() || allowed.copies() == 0 || self.watch.was_ever_switched();
+        if !is_free && self.watch.is_closed_by(version, resource, domain) {
+            let what = format!("agent {agent}, limits {version:?}: {resource} for {domain}");
+            self.violated(8, "a limit of 0 refuses the first call", what);
         }
     }
 
@@ -308,10 +326,16 @@ impl World {
     pub(super) fn refused(&mut self, agent: usize, (r, d): (usize, usize), denied: &Denied) {
         self.refusals += 1;
         let Some(code) = denied.code() else {
-            // An agent may refuse on its own a call that no version grants.
+            // An agent may refuse on its own a call that the limits which it knows never grant.
+            let (resource, domain) = (RESOURCES[r], DOMAINS[d]);
+            let version = self.known_version(agent, r);
             if denied.cause() != Cause::Blind
-                && self.watch.is_never_granted(RESOURCES[r], DOMAINS[d])
+                && self.watch.is_granted_nothing_by(version, resource, domain)
             {
+                let is_closed = self.watch.is_closed_by(version, resource, domain);
+                self.watch
+                    .cover
+                    .see_if("call refused by a limit of 0", is_closed);
                 return;
             }
             let what = format!("agent {agent} refused by {:?}", denied.cause());

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 /// States that must occur in every swarm, beside the common ones.
-pub const WANTED: [&str; 102] = [
+pub const WANTED: [&str; 103] = [
     "act dry-run",
     "act lost the race",
     "act pointless",
@@ -28,6 +28,7 @@ pub const WANTED: [&str; 102] = [
     "appends late",
     "burst of calls",
     "call let through while blind although denied",
+    "call refused by a limit of 0",
     "catch-up across a version",
     "checked: a denial is in the deny list",
     "checked: a guarded call",

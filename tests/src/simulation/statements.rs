@@ -83,7 +83,7 @@ impl Watch {
     }
 
     /// Whether some version grants a pair nothing at all, by the model.
-    pub fn is_never_granted(&self, resource: &str, domain: &str) -> bool {
+    fn is_never_granted(&self, resource: &str, domain: &str) -> bool {
         let mut versions = self.limits.values();
         versions.any(|limits| grants_nothing(limits, resource, domain))
     }
@@ -103,6 +103,37 @@ impl Watch {
                 granted.min(of.global.unwrap_or(u64::MAX)) <= most
             })
         })
+    }
+
+    /// Whether the limits of this version grant a pair nothing at all. If the log has lost records, versions may have
+    /// their numbers again, so any version may be meant, as where no version is named.
+    pub fn is_granted_nothing_by(
+        &self,
+        version: Option<u64>,
+        resource: &str,
+        domain: &str,
+    ) -> bool {
+        match self.limits_of(version) {
+            Some(limits) => grants_nothing(limits, resource, domain),
+            None => self.is_never_granted(resource, domain),
+        }
+    }
+
+    /// Whether agents that know the limits of this version refuse a domain from its first call: its own limits grant it
+    /// nothing, and those of the resource do grant others something.
+    pub fn is_closed_by(&self, version: Option<u64>, resource: &str, domain: &str) -> bool {
+        self.limits_of(version).is_some_and(|limits| {
+            // No document names this domain.
+            let of_others = grants_nothing(limits, resource, "nobody");
+            !of_others && grants_nothing(limits, resource, domain)
+        })
+    }
+
+    /// The limits of a version: those of the newest version with limits up to it, as switches and bans are versions, too.
+    fn limits_of(&self, version: Option<u64>) -> Option<&model::Limits> {
+        let version = version.filter(|_| self.accounts.lost_us.is_none())?;
+        let newest = self.limits.range(..=version).next_back();
+        newest.map(|(_, limits)| limits)
     }
 
     /// Whether the newest version grants a pair nothing at all.
