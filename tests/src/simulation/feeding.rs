@@ -5,8 +5,8 @@
 use std::ops::Bound;
 
 use tollgate_model as model;
-use tollgate_model::log::{HitEntry, HitsRecord, LogInput, Total};
-use tollgate_replay::model_check::{act_to_model, kind_to_model, part_to_model};
+use tollgate_model::log::{HitEntry, HitsRecord, LogInput};
+use tollgate_replay::model_check::{act_to_model, entry_to_model, total_to_model};
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::wire::hits::{HitBatch, Sender};
 use tollgate_shared::wire::record::Totals;
@@ -20,16 +20,8 @@ pub(super) fn feed_hits(
     kept: &Kept,
     batch: &HitBatch<'_>,
 ) -> model::log::RecordOutcome {
-    let entries = batch.hits().iter().map(|hit| HitEntry {
-        resource: batch.resource(hit.resource),
-        domain: hit.domain,
-        at_us: hit.at.as_micros(),
-        n: hit.total(),
-        kind: kind_to_model(hit.kind),
-        unguarded: hit.unguarded,
-    });
-    let entries = entries.collect();
-    feed_entries(model, (offset, kept), &batch.sender, entries)
+    let entries = batch.hits().iter().map(|hit| entry_to_model(batch, hit));
+    feed_entries(model, (offset, kept), &batch.sender, entries.collect())
 }
 
 /// Feeds a record of an agent, with its hits if it has any.
@@ -55,16 +47,8 @@ pub(super) fn feed_totals(
     offset: u64,
     totals: &Totals<'_>,
 ) -> model::log::RecordOutcome {
-    let total = Total {
-        resource: totals.resource,
-        source_partition: totals.source_partition,
-        source_offset: totals.source_offset,
-        parts: totals.counted().map(part_to_model).collect(),
-    };
-    model.apply(&LogInput::Totals {
-        offset,
-        totals: vec![total],
-    })
+    let totals = vec![total_to_model(totals)];
+    model.apply(&LogInput::Totals { offset, totals })
 }
 
 impl Watch {

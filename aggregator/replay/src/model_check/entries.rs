@@ -3,13 +3,35 @@
 //! Knows nothing of limits and of the model's statements.
 
 use tollgate_model::Cause as ModelCause;
-use tollgate_model::log::{EntryKind, TotalPart};
-use tollgate_shared::wire::hits::HitKind;
-use tollgate_shared::wire::record::Total;
+use tollgate_model::log::{EntryKind, HitEntry, Total as ModelTotal, TotalPart};
+use tollgate_shared::wire::hits::{Hit, HitBatch, HitKind};
+use tollgate_shared::wire::record::{Total, Totals};
 use tollgate_shared::wire::statement::Cause;
 
+/// An entry of a batch.
+pub fn entry_to_model<'a>(batch: &HitBatch<'a>, hit: &Hit<'a>) -> HitEntry<'a> {
+    HitEntry {
+        resource: batch.resource(hit.resource),
+        domain: hit.domain,
+        at_us: hit.at.as_micros(),
+        n: hit.total(),
+        kind: kind_to_model(hit.kind),
+        unguarded: hit.unguarded,
+    }
+}
+
+/// A record of totals.
+pub fn total_to_model<'a>(totals: &Totals<'a>) -> ModelTotal<'a> {
+    ModelTotal {
+        resource: totals.resource,
+        source_partition: totals.source_partition,
+        source_offset: totals.source_offset,
+        parts: totals.counted().map(part_to_model).collect(),
+    }
+}
+
 /// The kind of an entry. For the model a charge is an entry like any other.
-pub fn kind_to_model(kind: HitKind) -> EntryKind {
+fn kind_to_model(kind: HitKind) -> EntryKind {
     match kind {
         HitKind::Hit | HitKind::Charge => EntryKind::Hit,
         HitKind::Estimate => EntryKind::Estimate,
@@ -26,7 +48,7 @@ pub fn kind_to_model(kind: HitKind) -> EntryKind {
 }
 
 /// Copies of one millisecond of a total.
-pub fn part_to_model(total: Total) -> TotalPart {
+fn part_to_model(total: Total) -> TotalPart {
     TotalPart {
         ms: total.ms,
         unguarded: total.unguarded,

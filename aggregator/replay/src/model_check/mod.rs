@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tollgate_limits::Limits;
 use tollgate_model::log::{
     EntryRuling, HitEntry, HitsRecord, LogInput, ModelPosition, ScopeChange, ScopeName, Statement,
-    Total, TotalRuling,
+    TotalRuling,
 };
 use tollgate_model::{PartitionModel, log::RecordOutcome};
 use tollgate_shared::keyring::Keyring;
@@ -23,7 +23,7 @@ use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::HitBatch;
 use tollgate_shared::wire::record::{Record, Totals, needs_tag};
 
-pub use entries::{cause_to_wire, kind_to_model, part_to_model};
+pub use entries::{cause_to_wire, entry_to_model, total_to_model};
 pub use limits::{act_to_model, to_model};
 use tollgate_limits::versions::{LimitsBook, Version};
 use tollgate_log::Delivered;
@@ -167,15 +167,9 @@ fn feed_totals<'a>(
     offset: u64,
     totals: &Totals<'_>,
 ) -> ModelRuling<'a> {
-    let total = Total {
-        resource: totals.resource,
-        source_partition: totals.source_partition,
-        source_offset: totals.source_offset,
-        parts: totals.counted().map(part_to_model).collect(),
-    };
     let outcome = model.apply(&LogInput::Totals {
         offset,
-        totals: vec![total],
+        totals: vec![total_to_model(totals)],
     });
     let first = totals.counted().next();
     ModelRuling {
@@ -244,17 +238,9 @@ fn feed_hits<'a>(
     // Each entry's index in the record, which is part of its log position.
     let (mut numbers, mut entries) = (Vec::new(), Vec::new());
     for (number, hit) in (0u32..).zip(batch.hits()) {
-        let resource = batch.resource(hit.resource);
-        if wanted(resource, hit.domain) {
+        if wanted(batch.resource(hit.resource), hit.domain) {
             numbers.push(number);
-            entries.push(HitEntry {
-                resource,
-                domain: hit.domain,
-                at_us: hit.at.as_micros(),
-                n: hit.total(),
-                kind: kind_to_model(hit.kind),
-                unguarded: hit.unguarded,
-            });
+            entries.push(entry_to_model(batch, hit));
         }
     }
     let sender = batch.sender;
