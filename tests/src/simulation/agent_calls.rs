@@ -52,16 +52,13 @@ impl World {
         }
     }
 
-    pub(super) fn agent_tick(&mut self, agent: usize, life: u64) {
-        if self.agents[agent].life != life || self.agents[agent].process.is_none() {
-            return;
-        }
+    pub(super) fn agent_tick(&mut self, agent: usize) {
         self.with_agent(agent, |process| process.tick());
         self.hear_of_holds(agent);
         self.look_for_awaited(agent);
         self.cover_agent(agent);
         self.at_agent(agent, self.now_us + TICK_US, move |world| {
-            world.agent_tick(agent, life)
+            world.agent_tick(agent);
         });
         self.schedule_flush(agent);
     }
@@ -132,18 +129,15 @@ impl World {
     pub(super) fn schedule_flush(&mut self, agent: usize) {
         let host = &mut self.agents[agent];
         if !std::mem::replace(&mut host.flush_due, true) {
-            let (life, pause_us) = (host.life, host.random.between(100, STALE_US));
+            let pause_us = host.random.between(100, STALE_US);
             self.at_agent(agent, self.now_us + pause_us, move |world| {
-                world.flush(agent, life)
+                world.flush(agent);
             });
         }
     }
 
-    pub(super) fn flush(&mut self, agent: usize, life: u64) {
+    fn flush(&mut self, agent: usize) {
         let host = &mut self.agents[agent];
-        if host.life != life || host.process.is_none() {
-            return;
-        }
         host.flush_due = false;
         host.flushed_us = self.now_us;
         self.with_agent(agent, |process| {
@@ -152,11 +146,8 @@ impl World {
         });
     }
 
-    pub(super) fn calls(&mut self, agent: usize, life: u64) {
+    pub(super) fn calls(&mut self, agent: usize) {
         let host = &mut self.agents[agent];
-        if host.life != life || host.process.is_none() {
-            return;
-        }
         let quiet = self.plan.length_us - QUIET_US <= self.now_us;
         host.set_clocks(self.now_us);
         if STALE_US < self.now_us - host.flushed_us
@@ -199,7 +190,7 @@ impl World {
             .random
             .between(every_us / 2, every_us * 3 / 2);
         self.at_agent(agent, self.now_us + next_us, move |world| {
-            world.calls(agent, life)
+            world.calls(agent);
         });
     }
 

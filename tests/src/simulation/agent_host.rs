@@ -249,10 +249,10 @@ impl World {
         }
         let (every, offset) = (self.agents[agent].plan.every_us, self.random.below(5_000));
         self.at_agent(agent, self.now_us + offset + every, move |world| {
-            world.calls(agent, life)
+            world.calls(agent);
         });
         self.at_agent(agent, self.now_us + TICK_US, move |world| {
-            world.agent_tick(agent, life)
+            world.agent_tick(agent);
         });
         self.with_agent(agent, |process| process.look_for_new_resources());
     }

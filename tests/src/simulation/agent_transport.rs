@@ -69,12 +69,12 @@ impl World {
                 if !followed.topics.contains(&(resource, topic)) {
                     followed.topics.push((resource, topic));
                 }
-                let (connection, life) = (host.feeds[peer].connection, host.life);
+                let connection = host.feeds[peer].connection;
                 if connection != 0 {
                     self.send_subscription(agent, peer, connection, topic);
                     let event = SocketEvent::Subscribed { peer, resource };
                     self.at_agent(agent, self.now_us + 1, move |world| {
-                        world.agent_receives(agent, life, connection, event);
+                        world.agent_receives(agent, connection, event);
                     });
                 }
             }
@@ -116,12 +116,11 @@ impl World {
                 return;
             };
             self.note_sent((agent, owner), &message);
-            let life = self.owners[owner].life;
             let sent = self.net.send(edge, self.now_us);
             self.arrive(sent, |at_us, world| {
                 let message = message.clone();
                 world.at_owner(owner, at_us, move |world| {
-                    world.owner_receives(owner, life, connection, &message);
+                    world.owner_receives(owner, connection, &message);
                 });
             });
         }
@@ -190,7 +189,6 @@ impl World {
     /// Sends to an agent over one of its connections. A message held by a cut arrives after the end of the cut.
     pub(super) fn send_to_agent(&mut self, edge: Edge, connection: u64, event: SocketEvent) {
         let agent = edge.agent;
-        let life = self.agents[agent].life;
         let sent = self.net.send(edge, self.now_us);
         if sent == Sent::Held {
             self.watch.cover.see("message held by a cut");
@@ -204,7 +202,7 @@ impl World {
         self.arrive(sent, |at_us, world| {
             let event = event.clone();
             world.at_agent(agent, at_us, move |world| {
-                world.agent_receives(agent, life, connection, event);
+                world.agent_receives(agent, connection, event);
             });
         });
     }
@@ -366,7 +364,6 @@ impl World {
         connection: u64,
         topic: Topic,
     ) {
-        let life = self.owners[owner].life;
         // A subscription travels the other way on the feed's connection, and is no faster than a message.
         let edge = Edge {
             agent,
@@ -379,7 +376,7 @@ impl World {
             Sent::Held | Sent::Lost => self.now_us + 200_000,
         };
         self.at_owner(owner, at_us, move |world| {
-            world.subscribes(owner, life, connection, topic);
+            world.subscribes(owner, connection, topic);
         });
     }
 
@@ -397,22 +394,23 @@ impl World {
         self.try_wire(Wiring::Feed, agent, owner, PAUSE_FIRST_US);
     }
 
-    pub(super) fn agent_receives(
-        &mut self,
-        agent: usize,
-        life: u64,
-        connection: u64,
-        event: SocketEvent,
-    ) {
+    /// Handles an event of a connection, unless another connection has replaced that since.
+    pub(super) fn agent_receives(&mut self, agent: usize, connection: u64, event: SocketEvent) {
         let host = &mut self.agents[agent];
-        if host.life != life || host.process.is_none() {
+        let present = match &event {
+            SocketEvent::LinkUp { peer }
+            | SocketEvent::LinkMessage { peer, .. }
+            | SocketEvent::LinkDown { peer } => &host.links[*peer],
+            SocketEvent::FeedUp { peer, .. }
+            | SocketEvent::Subscribed { peer, .. }
+            | SocketEvent::FeedFrame { peer, .. }
+            | SocketEvent::FeedDown { peer } => &host.feeds[*peer],
+        };
+        if present.connection != connection {
             return;
         }
         match &event {
             SocketEvent::LinkMessage { peer, message } => {
-                if host.links[*peer].connection != connection {
-                    return;
-                }
                 host.links[*peer].answered = true;
                 self.trace
                     .event(self.now_us, &[9, agent as u64, hash_of(message)], || {
@@ -421,10 +419,7 @@ impl World {
                 let message = message.clone();
                 self.check_answer(agent, &message);
             }
-            SocketEvent::FeedFrame { peer, frame, .. } => {
-                if host.feeds[*peer].connection != connection {
-                    return;
-                }
+            SocketEvent::FeedFrame { frame, .. } => {
                 self.trace
                     .event(self.now_us, &[10, agent as u64, hash_of(frame)], || {
                         format!(
@@ -433,24 +428,9 @@ impl World {
                         )
                     });
             }
-            SocketEvent::Subscribed { peer, .. } => {
-                if host.feeds[*peer].connection != connection {
-                    return;
-                }
-            }
-            SocketEvent::LinkDown { peer } => {
-                if host.links[*peer].connection == connection {
-                    self.link_ends(agent, *peer);
-                }
-                return;
-            }
-            SocketEvent::FeedDown { peer } => {
-                if host.feeds[*peer].connection == connection {
-                    self.feed_ends(agent, *peer);
-                }
-                return;
-            }
-            SocketEvent::LinkUp { .. } | SocketEvent::FeedUp { .. } => {}
+            SocketEvent::LinkDown { peer } => return self.link_ends(agent, *peer),
+            SocketEvent::FeedDown { peer } => return self.feed_ends(agent, *peer),
+            _ => {}
         }
         self.agents[agent].note_answer(&event, self.now_us);
         self.hand_over(agent, event);

@@ -103,11 +103,8 @@ impl World {
             Fault::Push { document } => self.push(document),
             // A host that is frozen handles the event later.
             Fault::Act { owner, does, draw } if !self.plan.is_plain => {
-                let life = self.owners[owner].life;
                 self.at_owner(owner, now_us, move |world| {
-                    if world.owners[owner].life == life {
-                        world.operator_acts(owner, does, draw);
-                    }
+                    world.operator_acts(owner, does, draw);
                 });
             }
             Fault::Act { owner, does, draw } => self.operator_acts(owner, does, draw),

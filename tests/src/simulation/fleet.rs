@@ -88,28 +88,22 @@ impl World {
             && before != to
         {
             self.watch.cover.see("partition given to another owner");
-            let life = self.owners[before].life;
             self.at_owner(before, self.now_us + late_us, move |world| {
-                world.revoked_from(before, life, partition);
+                world.revoked_from(before, partition);
             });
         }
-        let (life, us) = (self.owners[to].life, self.random.spread(100, 100_000));
+        let us = self.random.spread(100, 100_000);
         self.at_owner(to, self.now_us + us, move |world| {
-            world.assigned_to(to, life, partition);
+            // The partition may have been assigned to another aggregator meanwhile.
+            if world.is_assigned(to, partition) {
+                world.step(to, CoreEvent::Assigned(vec![partition]));
+            }
         });
     }
 
-    pub(super) fn assigned_to(&mut self, owner: usize, life: u64, partition: u32) {
-        // The partition may have been assigned to another aggregator meanwhile.
-        if self.owners[owner].life == life && self.is_assigned(owner, partition) {
-            self.step(owner, CoreEvent::Assigned(vec![partition]));
-        }
-    }
-
-    pub(super) fn revoked_from(&mut self, owner: usize, life: u64, partition: u32) {
-        if self.owners[owner].life == life && !self.is_assigned(owner, partition) {
-            let is_up = self.owners[owner].is_up();
-            self.watch.cover.see_if("partition let go late", is_up);
+    fn revoked_from(&mut self, owner: usize, partition: u32) {
+        if !self.is_assigned(owner, partition) {
+            self.watch.cover.see("partition let go late");
             self.step(owner, CoreEvent::Revoked(vec![partition]));
             // A group that revokes assigns next, be it nothing.
             self.step(owner, CoreEvent::Assigned(Vec::new()));
@@ -139,17 +133,7 @@ impl World {
     }
 
     /// Restores a partition from its newest snapshot that looks whole.
-    pub(super) fn restored(
-        &mut self,
-        owner: usize,
-        life: u64,
-        partition: u32,
-        attempt: u64,
-        known: &Known,
-    ) {
-        if self.owners[owner].life != life || !self.owners[owner].is_up() {
-            return;
-        }
+    pub(super) fn restored(&mut self, owner: usize, partition: u32, attempt: u64, known: &Known) {
         let mut restored = Restored::Nothing;
         let kept = self.state.candidates(partition);
         let newest = kept

@@ -25,7 +25,7 @@ pub(super) const LOG_EVENTS_MAX: usize = 64;
 pub(super) const JOURNAL_DIR: &str = "journal";
 
 /// How often an idle journal takes a turn.
-const IDLE_TURN_US: u64 = 1_000_000;
+pub(super) const IDLE_TURN_US: u64 = 1_000_000;
 
 /// The log.
 pub enum LogHost {
@@ -198,25 +198,26 @@ impl World {
     fn journal_turn_soon(&mut self, owner: usize) {
         let host = &mut self.owners[owner];
         if !std::mem::replace(&mut host.log_due, true) {
-            let life = host.life;
             let us = self.random.spread(10, 1_000) + self.random.below(self.answers_late_us);
             let slow = 0 < self.answers_late_us;
             self.watch.cover.see_if("log slow", slow);
-            self.after(us, move |world| world.journal_turn(owner, life));
+            self.journal_turn_in(owner, us);
         }
     }
 
-    pub(super) fn journal_turn(&mut self, owner: usize, life: u64) {
-        let now_us = self.now_us;
+    pub(super) fn journal_turn_in(&mut self, owner: usize, us: u64) {
+        self.at_log_of(owner, self.now_us + us, move |world| {
+            world.journal_turn(owner);
+        });
+    }
+
+    fn journal_turn(&mut self, owner: usize) {
         let host = &mut self.owners[owner];
-        if host.life != life || !host.is_up() {
-            return;
-        }
         if LOG_EVENTS_MAX <= host.log_events {
             // The channel is full: the journal waits.
-            return self.after(1_000, move |world| world.journal_turn(owner, life));
+            return self.journal_turn_in(owner, 1_000);
         }
-        let wall = self.log_clock.wall(now_us);
+        let wall = self.log_clock.wall(self.now_us);
         let LogHost::Journal { core, disk, .. } = &mut self.log else {
             return;
         };
@@ -235,7 +236,7 @@ impl World {
             self.journal_turn_soon(owner);
         }
         if idle {
-            self.after(IDLE_TURN_US, move |world| world.journal_turn(owner, life));
+            self.journal_turn_in(owner, IDLE_TURN_US);
         }
         self.owner_follows(owner, wall.as_millis(), events);
     }
@@ -317,12 +318,12 @@ impl World {
             return;
         }
         host.log_events += 1;
-        let (life, us) = (host.life, self.random.spread(5, 2_000));
+        let us = self.random.spread(5, 2_000);
         // In order: answers and deliveries share one channel.
         let at_us = (self.now_us + us).max(host.log_last_us + 1);
         host.log_last_us = at_us;
         self.at_owner(owner, at_us, move |world| {
-            world.owner_log(owner, life, events);
+            world.owner_log(owner, events);
         });
     }
 }

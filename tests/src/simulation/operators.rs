@@ -25,7 +25,7 @@ use super::documents::{DOMAINS, Document, RESOURCES};
 use super::plan::draw_pair;
 use super::random::Random;
 use super::watch::Watch;
-use super::world::World;
+use super::world::{Frozen, World};
 
 /// The kinds of acts by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,7 +133,8 @@ impl World {
                 // Not all at once, and later on hosts that are frozen.
                 false => {
                     let us = self.random.spread(1, 200_000);
-                    self.at_owner(owner, self.now_us + us, move |world| {
+                    let process = Some(Frozen::Owner(owner));
+                    self.schedule(self.now_us + us, process, move |world| {
                         world.owner_reads_file(owner);
                     });
                 }

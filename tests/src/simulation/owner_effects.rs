@@ -109,10 +109,9 @@ impl World {
                 attempt,
                 known,
             } => {
-                let life = self.owners[owner].life;
                 let us = self.random.spread(500, 600_000);
                 self.at_owner(owner, self.now_us + us, move |world| {
-                    world.restored(owner, life, partition, attempt, &known);
+                    world.restored(owner, partition, attempt, &known);
                 });
             }
             Effect::Publish { topic, frame } => self.publish(owner, topic, frame),
@@ -127,9 +126,9 @@ impl World {
                 moment.0.write(|chunk| chunks.push(chunk));
                 let host = &mut self.owners[owner];
                 host.writing.insert(partition, (upto, chunks));
-                let (life, us) = (host.life, host.random.spread(500, 400_000));
+                let us = host.random.spread(500, 400_000);
                 self.at_owner(owner, self.now_us + us, move |world| {
-                    world.snapshot_written(owner, life, partition);
+                    world.snapshot_written(owner, partition);
                 });
             }
             Effect::DropSnapshot { partition, upto } => self.drop_snapshot(owner, partition, upto),

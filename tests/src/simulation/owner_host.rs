@@ -241,14 +241,13 @@ impl World {
         let host = &mut self.owners[owner];
         if at_us < host.turn_at_us && host.is_up() {
             host.turn_at_us = at_us;
-            let life = host.life;
-            self.at_owner(owner, at_us, move |world| world.owner_turn(owner, life));
+            self.at_owner(owner, at_us, move |world| world.owner_turn(owner));
         }
     }
 
-    pub(super) fn owner_turn(&mut self, owner: usize, life: u64) {
+    fn owner_turn(&mut self, owner: usize) {
         let host = &mut self.owners[owner];
-        if host.life != life || !host.is_up() || self.now_us < host.turn_at_us {
+        if self.now_us < host.turn_at_us {
             return;
         }
         host.turn_at_us = u64::MAX;
@@ -263,10 +262,7 @@ impl World {
         }
     }
 
-    pub(super) fn owner_log(&mut self, owner: usize, life: u64, events: Vec<LogEvent>) {
-        if self.owners[owner].life != life || !self.owners[owner].is_up() {
-            return;
-        }
+    pub(super) fn owner_log(&mut self, owner: usize, events: Vec<LogEvent>) {
         self.owners[owner].log_events -= 1;
         for event in events {
             if let LogEvent::CaughtUp {
@@ -316,17 +312,10 @@ impl World {
         self.watch.cover.add("record delivered again", again);
     }
 
-    pub(super) fn owner_receives(
-        &mut self,
-        owner: usize,
-        life: u64,
-        connection: u64,
-        message: &Bytes,
-    ) {
+    pub(super) fn owner_receives(&mut self, owner: usize, connection: u64, message: &Bytes) {
         let host = &mut self.owners[owner];
         let wall = host.now(self.now_us).wall;
-        let is_up = host.life == life && host.is_up();
-        let Some(from) = host.connections.get_mut(&connection).filter(|_| is_up) else {
+        let Some(from) = host.connections.get_mut(&connection) else {
             return;
         };
         let agent = from.agent;
@@ -350,21 +339,16 @@ impl World {
         }
     }
 
-    pub(super) fn subscribes(&mut self, owner: usize, life: u64, connection: u64, topic: Topic) {
-        let host = &mut self.owners[owner];
-        if host.life == life
-            && let Some(one) = host.connections.get_mut(&connection)
+    pub(super) fn subscribes(&mut self, owner: usize, connection: u64, topic: Topic) {
+        if let Some(one) = self.owners[owner].connections.get_mut(&connection)
             && let Some(topics) = &mut one.topics
         {
             topics.insert(topic);
         }
     }
 
-    pub(super) fn snapshot_written(&mut self, owner: usize, life: u64, partition: u32) {
+    pub(super) fn snapshot_written(&mut self, owner: usize, partition: u32) {
         let host = &mut self.owners[owner];
-        if host.life != life || !host.is_up() {
-            return;
-        }
         let mut saved = self.no_snapshots == 0;
         if let Some(written) = host.writing.remove(&partition) {
             if self.plan.fleet {

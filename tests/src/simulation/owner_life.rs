@@ -9,7 +9,7 @@ use tollgate_agent::simulation::SocketEvent;
 use tollgate_server::core::Core;
 
 use super::disk::SimDisk;
-use super::log_host::LogHost;
+use super::log_host::{IDLE_TURN_US, LogHost};
 use super::owner_host::Doom;
 use super::shared_log::Session;
 use super::world::World;
@@ -65,7 +65,7 @@ impl World {
         self.perform(owner, effects);
         self.owner_reads_file(owner);
         if matches!(self.log, LogHost::Journal { .. }) {
-            self.after(1_000_000, move |world| world.journal_turn(owner, life));
+            self.journal_turn_in(owner, IDLE_TURN_US);
         }
         if self.plan.fleet {
             self.owner_joins(owner);
@@ -137,14 +137,13 @@ impl World {
         connection: u64,
         feed: bool,
     ) {
-        let life = self.agents[agent].life;
         let event = match feed {
             true => SocketEvent::FeedDown { peer: owner },
             false => SocketEvent::LinkDown { peer: owner },
         };
         let us = self.random.spread(50, 5_000);
         self.at_agent(agent, self.now_us + us, move |world| {
-            world.agent_receives(agent, life, connection, event);
+            world.agent_receives(agent, connection, event);
         });
     }
 }

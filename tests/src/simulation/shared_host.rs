@@ -131,15 +131,7 @@ impl World {
         self.watch.cover.see_if("log slow", slow);
         host.answers_last_us = at_us.max(host.answers_last_us + 1);
         let at_us = host.answers_last_us;
-        self.at(at_us, move |world| {
-            world.shared_answers(owner, life, answers)
-        });
-    }
-
-    pub(super) fn shared_answers(&mut self, owner: usize, life: u64, answers: Vec<LogEvent>) {
-        if self.owners[owner].life == life {
-            self.hand_on(owner, answers);
-        }
+        self.at_log_of(owner, at_us, move |world| world.hand_on(owner, answers));
     }
 
     /// Recreates the topic of the hits: its old records are void, also for the watch.
@@ -191,7 +183,8 @@ impl World {
         }
     }
 
-    pub(super) fn shared_delivers(&mut self, owner: usize, life: u64) {
+    fn shared_delivers(&mut self, owner: usize, life: u64) {
+        // Drawn for a process that has ended, too, so that seeds keep their meaning.
         let records_max = self.random.spread(1, 64) as usize;
         let host = &mut self.owners[owner];
         if host.life != life || !host.is_up() {
@@ -210,7 +203,7 @@ impl World {
             host.log_due = true;
             self.watch.cover.see("owner cut off from the log");
             return self.at(cut.until_us, move |world| {
-                world.shared_delivers(owner, life)
+                world.shared_delivers(owner, life);
             });
         }
         let events = log.deliver(&mut host.session, records_max);

@@ -33,7 +33,7 @@ pub(super) enum Frozen {
     Owner(usize),
 }
 
-/// An event. What happens names the life of its process, so that it never reaches a later process.
+/// An event.
 pub struct Event {
     process: Option<Frozen>,
     happens: Box<dyn FnOnce(&mut World)>,
@@ -169,14 +169,21 @@ impl World {
         self.at(self.now_us + us, happens);
     }
 
-    /// Schedules an event that an agent's process handles: later, if the process is frozen then.
+    /// Schedules an event that an agent's present process handles: later if the process is frozen then, and not at all
+    /// if it has ended, even if another one runs.
     pub fn at_agent(
         &mut self,
         agent: usize,
         at_us: u64,
         happens: impl FnOnce(&mut Self) + 'static,
     ) {
-        self.schedule(at_us, Some(Frozen::Agent(agent)), happens);
+        let life = self.agents[agent].life;
+        self.schedule(at_us, Some(Frozen::Agent(agent)), move |world| {
+            let host = &world.agents[agent];
+            if host.life == life && host.process.is_some() {
+                happens(world);
+            }
+        });
     }
 
     /// The same for an aggregator's process.
@@ -186,10 +193,38 @@ impl World {
         at_us: u64,
         happens: impl FnOnce(&mut Self) + 'static,
     ) {
+        let happens = self.in_this_life(owner, happens);
         self.schedule(at_us, Some(Frozen::Owner(owner)), happens);
     }
 
-    fn schedule(
+    /// Schedules an event of the log for an aggregator's present process. It happens even while that is frozen.
+    pub fn at_log_of(
+        &mut self,
+        owner: usize,
+        at_us: u64,
+        happens: impl FnOnce(&mut Self) + 'static,
+    ) {
+        let happens = self.in_this_life(owner, happens);
+        self.schedule(at_us, None, happens);
+    }
+
+    /// What happens only as long as an aggregator's present process runs.
+    fn in_this_life<F: FnOnce(&mut Self) + 'static>(
+        &self,
+        owner: usize,
+        happens: F,
+    ) -> impl FnOnce(&mut Self) + use<F> {
+        let life = self.owners[owner].life;
+        move |world| {
+            let host = &world.owners[owner];
+            if host.life == life && host.is_up() {
+                happens(world);
+            }
+        }
+    }
+
+    /// Schedules an event, which the process that runs then handles, if one is named.
+    pub(super) fn schedule(
         &mut self,
         at_us: u64,
         process: Option<Frozen>,
