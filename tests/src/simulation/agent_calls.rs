@@ -169,20 +169,16 @@ impl World {
             self.settle_estimates(agent);
         }
         let host = &self.agents[agent];
-        self.watch
-            .cover
-            .see_if("burst of calls", 1 < host.times && 0 < calls);
         let every_us = host.plan.every_us;
+        self.see_if("burst of calls", 1 < host.times && 0 < calls);
         self.check_quiescence();
         for _ in 0..calls {
             self.call(agent);
         }
         if 0 < calls {
-            self.trace.event(
-                self.now_us,
-                &[11, agent as u64, calls, self.refusals],
-                || format!("agent {agent} is called {calls} times"),
-            );
+            self.event(&[11, agent as u64, calls, self.refusals], || {
+                format!("agent {agent} is called {calls} times")
+            });
             self.schedule_flush(agent);
         }
         self.use_copies(agent);
@@ -235,11 +231,11 @@ impl World {
         match answer {
             Ok(allowed) => {
                 if allowed.blind() {
-                    self.watch.cover.see("call while blind");
+                    self.see("call while blind");
                     let (resource, domain) = (RESOURCES[r], DOMAINS[d]);
                     let is_denied = self.is_denied(resource, domain);
                     let what = "call let through while blind although denied";
-                    self.watch.cover.see_if(what, is_denied);
+                    self.see_if(what, is_denied);
                 }
                 self.check_not_closed(agent, (r, d), &allowed);
                 let guard = self.guard_of_allowed(agent, (r, d), allowed);
@@ -332,7 +328,7 @@ impl World {
             let what = format!("agent {agent} refused by {:?}", denied.cause());
             return self.violated(3, "nobody refuses by policy here", what);
         };
-        self.watch.cover.see(match denied.scope() {
+        self.see(match denied.scope() {
             Scope::Resource => "call refused by whole resource",
             _ => "call refused by pair",
         });

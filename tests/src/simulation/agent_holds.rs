@@ -176,10 +176,9 @@ impl World {
         if changed {
             self.agents[agent].holding.changed_us = now_us;
             let held = self.agents[agent].holding.held_of_all();
-            self.trace
-                .event(now_us, &[12, agent as u64, takes, held], || {
-                    format!("agent {agent} holds {held} copies")
-                });
+            self.event(&[12, agent as u64, takes, held], || {
+                format!("agent {agent} holds {held} copies")
+            });
             self.schedule_flush(agent);
         }
     }
@@ -276,8 +275,8 @@ impl World {
         };
         match taken {
             Ok(hold) => {
-                self.watch.cover.see("copies taken");
                 holding.granted += 1;
+                self.see("copies taken");
                 self.uses(agent, (resource, Some(d)), hold);
             }
             Err(error) => self.not_reserved(agent, (resource, d), min, error),
@@ -326,7 +325,7 @@ impl World {
     pub(super) fn never_reserved(&mut self, agent: usize, resource: usize, min: u32) {
         self.decisions += 1;
         self.refusals += 1;
-        self.watch.cover.see("more copies than any limit grants");
+        self.see("more copies than any limit grants");
         let limit = self.watch.least_limit(COPIES[resource]);
         if limit.is_none_or(|limit| u64::from(min) <= limit) {
             let what = format!("agent {agent}: {min} are wanted, the limit is {limit:?}");
@@ -352,7 +351,7 @@ impl World {
         match denied.code() {
             Some(_) => self.refused_copies(agent, resource, d, &denied),
             None if denied.cause() == Cause::Full => {
-                self.watch.cover.see("copies refused by own holds");
+                self.see("copies refused by own holds");
                 if let Some(why) = self.fits_beside_own_holds(agent, (resource, d), min) {
                     let what = format!(
                         "agent {agent} refuses {} for {} by what it holds itself: {why}",
@@ -392,7 +391,7 @@ impl World {
         let Some(code) = denied.code() else {
             return;
         };
-        self.watch.cover.see("copies refused as full");
+        self.see("copies refused as full");
         let pair = (COPIES[resource], DOMAINS[d]);
         let check = "a refusal of copies is justified";
         self.check_refusal(agent, pair, denied, code, check);

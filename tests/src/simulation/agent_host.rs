@@ -236,12 +236,11 @@ impl World {
         let host = &mut self.agents[agent];
         host.start(self.now_us);
         let (life, epoch) = (host.life, host.epoch);
-        self.watch.cover.see_if("agent returned", host.was_dead);
-        self.watch
-            .cover
-            .see_if("clock drifts", host.plan.drift_ppm != 0);
+        let (was_dead, drifts) = (host.was_dead, host.plan.drift_ppm != 0);
+        self.see_if("agent returned", was_dead);
+        self.see_if("clock drifts", drifts);
         self.watch.accounts.life(epoch);
-        self.trace.event(self.now_us, &[3, agent as u64, life], || {
+        self.event(&[3, agent as u64, life], || {
             format!("agent {agent}.{life} starts")
         });
         for owner in 0..self.owners.len() {
@@ -266,8 +265,8 @@ impl World {
         host.rates.clear();
         let life = host.life;
         self.holder_dies(agent);
-        self.watch.cover.see("agent died");
-        self.trace.event(self.now_us, &[4, agent as u64, life], || {
+        self.see("agent died");
+        self.event(&[4, agent as u64, life], || {
             format!("agent {agent}.{life} dies")
         });
         for owner in &mut self.owners {

@@ -93,14 +93,12 @@ impl World {
             return;
         }
         if self.net.is_cut(edge) && self.net.weather(edge).losing_cuts == 0 {
-            self.watch.cover.see("message held by a cut");
+            self.see("message held by a cut");
             let waiting = self.agents[agent]
                 .process
                 .as_mut()
                 .map_or(0, |process| process.messages_waiting(owner));
-            self.watch
-                .cover
-                .see_if("queue of a link full", 256 <= waiting);
+            self.see_if("queue of a link full", 256 <= waiting);
             if 0 < waiting {
                 let waits_us = self.agents[agent].waits_us.entry(owner);
                 waits_us.or_insert(self.now_us);
@@ -127,10 +125,9 @@ impl World {
     }
 
     pub(super) fn note_sent(&mut self, (agent, owner): (usize, usize), message: &Bytes) {
-        self.trace
-            .event(self.now_us, &[5, agent as u64, hash_of(message)], || {
-                format!("agent {agent} says {}", describe(message))
-            });
+        self.event(&[5, agent as u64, hash_of(message)], || {
+            format!("agent {agent} says {}", describe(message))
+        });
         let decoded = FromAgent::decode(message);
         if let Ok(FromAgent::Hello { nonce, .. }) = decoded {
             let host = &mut self.agents[agent];
@@ -170,19 +167,19 @@ impl World {
                 reordered,
             } => {
                 if late {
-                    self.watch.cover.see("message delayed");
+                    self.see("message delayed");
                 }
                 if reordered {
-                    self.watch.cover.see("message reordered");
+                    self.see("message reordered");
                 }
                 arrives(at_us, self);
                 if let Some(again_us) = again_us {
-                    self.watch.cover.see("message duplicated");
+                    self.see("message duplicated");
                     arrives(again_us, self);
                 }
             }
-            Sent::Held => self.watch.cover.see("message held by a cut"),
-            Sent::Lost => self.watch.cover.see("message lost"),
+            Sent::Held => self.see("message held by a cut"),
+            Sent::Lost => self.see("message lost"),
         }
     }
 
@@ -191,7 +188,7 @@ impl World {
         let agent = edge.agent;
         let sent = self.net.send(edge, self.now_us);
         if sent == Sent::Held {
-            self.watch.cover.see("message held by a cut");
+            self.see("message held by a cut");
             let held = &mut self.agents[agent].held;
             // As many as sockets buffer; the publisher drops further ones.
             if held.len() < 1_000 {
@@ -279,11 +276,9 @@ impl World {
             return;
         };
         self.agents[agent].links[owner].answered = false;
-        self.trace.event(
-            self.now_us,
-            &[6, agent as u64, owner as u64, connection],
-            || format!("agent {agent} has link {connection} to owner {owner}"),
-        );
+        self.event(&[6, agent as u64, owner as u64, connection], || {
+            format!("agent {agent} has link {connection} to owner {owner}")
+        });
         self.with_agent(agent, |process| {
             process.handle(SocketEvent::LinkUp { peer: owner })
         });
@@ -304,11 +299,9 @@ impl World {
         };
         let pause_us = link.pause_us;
         self.owners[owner].connections.remove(&connection);
-        self.trace.event(
-            self.now_us,
-            &[7, agent as u64, owner as u64, connection],
-            || format!("agent {agent} loses link {connection} to owner {owner}"),
-        );
+        self.event(&[7, agent as u64, owner as u64, connection], || {
+            format!("agent {agent} loses link {connection} to owner {owner}")
+        });
         self.with_agent(agent, |process| {
             process.handle(SocketEvent::LinkDown { peer: owner })
         });
@@ -344,11 +337,9 @@ impl World {
         }
         self.agents[agent].received.feed_opens(owner);
         let subscribed = topics.iter().map(|(resource, _)| *resource).collect();
-        self.trace.event(
-            self.now_us,
-            &[8, agent as u64, owner as u64, connection],
-            || format!("agent {agent} has feed {connection} of owner {owner}"),
-        );
+        self.event(&[8, agent as u64, owner as u64, connection], || {
+            format!("agent {agent} has feed {connection} of owner {owner}")
+        });
         self.with_agent(agent, |process| {
             process.handle(SocketEvent::FeedUp {
                 peer: owner,
@@ -412,21 +403,19 @@ impl World {
         match &event {
             SocketEvent::LinkMessage { peer, message } => {
                 host.links[*peer].answered = true;
-                self.trace
-                    .event(self.now_us, &[9, agent as u64, hash_of(message)], || {
-                        format!("agent {agent} is told {}", describe_answer(message))
-                    });
+                self.event(&[9, agent as u64, hash_of(message)], || {
+                    format!("agent {agent} is told {}", describe_answer(message))
+                });
                 let message = message.clone();
                 self.check_answer(agent, &message);
             }
             SocketEvent::FeedFrame { frame, .. } => {
-                self.trace
-                    .event(self.now_us, &[10, agent as u64, hash_of(frame)], || {
-                        format!(
-                            "agent {agent} hears {}",
-                            super::owner_effects::describe_frame(frame)
-                        )
-                    });
+                self.event(&[10, agent as u64, hash_of(frame)], || {
+                    format!(
+                        "agent {agent} hears {}",
+                        super::owner_effects::describe_frame(frame)
+                    )
+                });
             }
             SocketEvent::LinkDown { peer } => return self.link_ends(agent, *peer),
             SocketEvent::FeedDown { peer } => return self.feed_ends(agent, *peer),

@@ -307,7 +307,7 @@ impl World {
             return;
         };
         self.agents[agent].set_clocks(self.now_us);
-        self.watch.cover.see(match scope {
+        self.see(match scope {
             Scope::Pair(_) => "checked: a received denial of a pair",
             _ => "checked: a received denial of a whole resource",
         });

@@ -91,7 +91,7 @@ impl World {
         let error = match result {
             Ok(hold) => return self.granted(agent, (resource, wait.domain), hold, is_over),
             Err(NotHad::Seize(SeizeError::Unknown)) if is_over => {
-                return self.watch.cover.see("seize found nothing");
+                return self.see("seize found nothing");
             }
             Err(NotHad::Seize(SeizeError::Refused(_)))
             | Err(NotHad::Reserve(Refused::Uncounted(_), _)) => return,
@@ -131,7 +131,7 @@ impl World {
             );
             return self.violated(6, "what is used was granted", what);
         }
-        self.watch.cover.see(match (is_granted, is_over) {
+        self.see(match (is_granted, is_over) {
             (true, _) => "copies granted before use",
             (false, true) => "strict copies used at the deadline",
             (false, false) => "strict copies used although refused",
@@ -149,9 +149,7 @@ impl World {
         is_over: bool,
     ) {
         if let (Some(_), Some(domain)) = (denied.code(), domain) {
-            self.watch
-                .cover
-                .see("strict copies refused by the deny list");
+            self.see("strict copies refused by the deny list");
             return self.refused_copies(agent, resource, domain, denied);
         }
         let host = &mut self.agents[agent];
@@ -161,7 +159,7 @@ impl World {
                 host.holding.not_granted[resource] += 1;
                 let reported = host.holding.not_granted[resource];
                 let stated = self.log_refused(resource, epoch);
-                self.watch.cover.see("copies not granted");
+                self.see("copies not granted");
                 if stated < reported {
                     let what = format!(
                         "agent {agent} was refused {name} {reported} times, by the log {stated} times"
@@ -169,10 +167,7 @@ impl World {
                     self.violated(3, "who waits is refused by the log's word", what);
                 }
             }
-            Cause::Blind if is_over => self
-                .watch
-                .cover
-                .see("strict copies refused at the deadline"),
+            Cause::Blind if is_over => self.see("strict copies refused at the deadline"),
             other => {
                 let what =
                     format!("agent {agent}: {name} refused by {other:?}, before the deadline");

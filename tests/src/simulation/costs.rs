@@ -39,7 +39,7 @@ impl World {
         }
         let copies = host.random.between(1, host.plan.bulk_max) as u32;
         host.rates[r].record(DOMAINS[d], copies);
-        self.watch.cover.see("cost charged");
+        self.see("cost charged");
         self.accounts_for(agent, (r, d), copies);
         true
     }

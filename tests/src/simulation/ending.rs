@@ -167,10 +167,9 @@ impl World {
             self.check_agent_at_end(agent);
         }
         let (decisions, refusals) = (self.decisions, self.refusals);
-        self.trace
-            .event(self.now_us, &[40, decisions, refusals], || {
-                format!("the end: {decisions} calls, {refusals} refused")
-            });
+        self.event(&[40, decisions, refusals], || {
+            format!("the end: {decisions} calls, {refusals} refused")
+        });
     }
 
     fn check_owner_at_end(&mut self, owner: usize) {
@@ -286,7 +285,7 @@ impl World {
             let epoch = host.epoch;
             let is_whole = !self.watch.accounts.life(epoch).has_lost();
             let what = "checked: all calls of a life are in the log";
-            self.watch.cover.see_if(what, is_whole);
+            self.see_if(what, is_whole);
             if let Some(missing) = self.watch.accounts.missing(epoch) {
                 let what = format!("agent {agent}: {missing}");
                 return self.violated(5, "each entry counts once", what);
@@ -294,7 +293,7 @@ impl World {
         } else if let Some(ruled) = self.watch.accounts.ruled_of(host.epoch) {
             // Every call has at least one copy.
             let what = "checked: what was acknowledged counts although some was dropped";
-            self.watch.cover.see(what);
+            self.see(what);
             if ruled < stats.hits_acknowledged {
                 let what = format!(
                     "agent {agent}: {} calls were acknowledged, {ruled} copies are in the log",

@@ -12,7 +12,7 @@ impl World {
     pub(super) fn fault_begins(&mut self, index: usize) {
         let episode = self.plan.episodes[index].clone();
         let to_us = episode.to_us;
-        self.trace.event(self.now_us, &[1, index as u64], || {
+        self.event(&[1, index as u64], || {
             let lasting = to_us - episode.from_us;
             format!("fault {index} for {lasting} us: {:?}", episode.fault)
         });
@@ -27,14 +27,14 @@ impl World {
                 weather.cuts += 1;
                 weather.losing_cuts += u32::from(lost);
                 let is_there = self.agents[edge.agent].process.is_some();
-                self.watch.cover.see_if("agent cut off", is_there);
+                self.see_if("agent cut off", is_there);
             }
             Fault::Stall { owner } => {
                 let host = &mut self.owners[owner];
                 host.stalled_until_us = host.stalled_until_us.max(to_us);
                 self.at(to_us, move |world| world.goes_on(Frozen::Owner(owner)));
                 let is_up = self.owners[owner].is_up();
-                self.watch.cover.see_if("owner stalled", is_up);
+                self.see_if("owner stalled", is_up);
             }
             Fault::Crash {
                 owner,
@@ -55,23 +55,23 @@ impl World {
                 host.frozen_until_us = host.frozen_until_us.max(to_us);
                 self.at(to_us, move |world| world.goes_on(Frozen::Agent(agent)));
                 let is_there = self.agents[agent].process.is_some();
-                self.watch.cover.see_if("agent froze", is_there);
+                self.see_if("agent froze", is_there);
             }
             Fault::AgentClock { agent, by_us } => {
                 self.agents[agent].clock.jump(now_us, by_us);
-                self.watch.cover.see("clock jumps of an agent");
+                self.see("clock jumps of an agent");
             }
             Fault::OwnerClock { owner, by_us } => {
                 self.owners[owner].clock.jump(now_us, by_us);
-                self.watch.cover.see("clock jumps of an owner");
+                self.see("clock jumps of an owner");
             }
             Fault::LogClock { by_us } => {
                 self.log_clock.jump(now_us, by_us);
-                self.watch.cover.see("clock jumps of the log");
+                self.see("clock jumps of the log");
             }
             Fault::ClockStops(whose) => {
                 self.wall_clock(whose).stop(now_us);
-                self.watch.cover.see(match whose {
+                self.see(match whose {
                     Whose::Agent(_) => "clock stops of an agent",
                     Whose::Owner(_) => "clock stops of an owner",
                     Whose::Log => "clock stops of the log",
@@ -117,7 +117,7 @@ impl World {
                 late_us,
             } => {
                 let moves = self.owners[to].is_up() && !self.is_assigned(to, partition);
-                self.watch.cover.see_if("partition moved", moves);
+                self.see_if("partition moved", moves);
                 self.move_partition(partition, to, late_us);
             }
         }
@@ -133,9 +133,7 @@ impl World {
 
     pub(super) fn fault_ends(&mut self, index: usize) {
         let episode = self.plan.episodes[index].clone();
-        self.trace.event(self.now_us, &[2, index as u64], || {
-            format!("fault {index} is over")
-        });
+        self.event(&[2, index as u64], || format!("fault {index} is over"));
         let now_us = self.now_us;
         match episode.fault {
             Fault::Loss(edge, ppm) => self.net.weather(edge).loss_ppm -= ppm,

@@ -49,7 +49,7 @@ impl World {
             Cut { after, random }
         });
         let is_whole = self.state.write(by, partition, upto, chunks, cut);
-        self.watch.cover.see_if("snapshot half-written", !is_whole);
+        self.see_if("snapshot half-written", !is_whole);
         if let Some(what) = self.state.manifest_alone(partition) {
             self.violated(5, "manifests come after their chunks", what);
         }
@@ -80,14 +80,13 @@ impl World {
             return;
         }
         let before = self.assigned_in_group_of(to, partition).replace(to);
-        self.trace
-            .event(self.now_us, &[50, u64::from(partition), to as u64], || {
-                format!("partition {partition} is given to owner {to}")
-            });
+        self.event(&[50, u64::from(partition), to as u64], || {
+            format!("partition {partition} is given to owner {to}")
+        });
         if let Some(before) = before
             && before != to
         {
-            self.watch.cover.see("partition given to another owner");
+            self.see("partition given to another owner");
             self.at_owner(before, self.now_us + late_us, move |world| {
                 world.revoked_from(before, partition);
             });
@@ -103,7 +102,7 @@ impl World {
 
     fn revoked_from(&mut self, owner: usize, partition: u32) {
         if !self.is_assigned(owner, partition) {
-            self.watch.cover.see("partition let go late");
+            self.see("partition let go late");
             self.step(owner, CoreEvent::Revoked(vec![partition]));
             // A group that revokes assigns next, be it nothing.
             self.step(owner, CoreEvent::Assigned(Vec::new()));
@@ -150,9 +149,7 @@ impl World {
             match Ruler::restore(partition, self.plan.partitions, &chunks, &known.book) {
                 Ok(ruler) => {
                     restored = Restored::Snapshot(Box::new(ruler));
-                    self.watch
-                        .cover
-                        .see("partition restored from another's snapshot");
+                    self.see("partition restored from another's snapshot");
                 }
                 Err(SnapshotFault::MissingVersion { version }) if known.limits_next <= version => {
                     restored = Restored::NeedsLimits(version);

@@ -327,7 +327,7 @@ impl World {
             let Some((counted, held)) = self.counted_and_held(agent, resource) else {
                 continue;
             };
-            self.watch.cover.see("checked: what is held is counted");
+            self.see("checked: what is held is counted");
             // A hold that ended by its age may still be in use, and does not count.
             let ages = self.ends_by_age(resource);
             if held < counted || counted < held && !ages {

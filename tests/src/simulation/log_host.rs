@@ -159,7 +159,7 @@ impl World {
                         late_us => us + self.random.below(late_us),
                     };
                     let late = 0 < self.appends_late_us;
-                    self.watch.cover.see_if("appends late", late);
+                    self.see_if("appends late", late);
                     self.after(us, move |world| world.shared_appends(owner, life));
                 }
             }
@@ -167,16 +167,14 @@ impl World {
     }
 
     pub(super) fn follow(&mut self, owner: usize, stream: Stream, partition: u32, from: u64) {
-        self.trace.event(
-            self.now_us,
-            &[31, owner as u64, u64::from(partition), from],
-            || format!("owner {owner} follows {stream:?} {partition} from {from}"),
-        );
+        self.event(&[31, owner as u64, u64::from(partition), from], || {
+            format!("owner {owner} follows {stream:?} {partition} from {from}")
+        });
         if stream == Stream::Hits {
             let versions = &self.watch.ruled[partition as usize].versions;
             let known = from.checked_sub(1).and_then(|at| versions.get(at as usize));
             let behind = known.is_some_and(|known| 0 < *known && Some(known) != versions.last());
-            self.watch.cover.see_if("catch-up across a version", behind);
+            self.see_if("catch-up across a version", behind);
         }
         let host = &mut self.owners[owner];
         match &self.log {
@@ -200,7 +198,7 @@ impl World {
         if !std::mem::replace(&mut host.log_due, true) {
             let us = self.random.spread(10, 1_000) + self.random.below(self.answers_late_us);
             let slow = 0 < self.answers_late_us;
-            self.watch.cover.see_if("log slow", slow);
+            self.see_if("log slow", slow);
             self.journal_turn_in(owner, us);
         }
     }
@@ -229,7 +227,7 @@ impl World {
         let mut events = Vec::new();
         let more = journal.turn(commands, wall, &mut |event| events.push(event));
         if disk.has_crashed() {
-            self.watch.cover.see("crash in a disk operation");
+            self.see("crash in a disk operation");
             return self.owner_dies(owner);
         }
         if more {

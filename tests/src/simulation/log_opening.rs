@@ -108,9 +108,7 @@ impl World {
             // Records of limits are made durable before they are acknowledged, whatever the setting for hits.
             let is_durable = !may_lose || stream == Stream::Limits;
             let what = "checked: limits survive a power cut";
-            self.watch
-                .cover
-                .see_if(what, may_lose && is_durable && 0 < had);
+            self.see_if(what, may_lose && is_durable && 0 < had);
             if has < had && is_durable {
                 let what = format!("{stream:?} {partition}: {had} records, {has} are left");
                 self.violated(5, "what was acknowledged survives", what);
@@ -120,10 +118,8 @@ impl World {
         match self.watch.cut_to(&left, self.now_us) {
             Ok(0) => {}
             Ok(lost) => {
-                self.watch.cover.see("power cut lost acknowledged records");
-                self.trace.event(self.now_us, &[30, lost], || {
-                    format!("{lost} records are lost")
-                });
+                self.see("power cut lost acknowledged records");
+                self.event(&[30, lost], || format!("{lost} records are lost"));
             }
             Err(violation) => {
                 self.violated_by(violation);

@@ -1,7 +1,7 @@
 //! The simulation: the shipped code in a world with a simulated clock, network, disk and log.
 //!
 //! ```text
-//! world        hosts, connections and the log on one clock, driven by one `queue` of events
+//! world        hosts, connections and the log on one clock, driven by one queue of events
 //! plan         the plan of a seed or file: sizes, load, and the list of `faults`, drawn by `draw` and `draw_faults`
 //! agent_host   an agent's process (shipped) and its clocks; `agent_transport` its connections, `agent_calls`
 //!              the services that call it
@@ -61,7 +61,6 @@ mod owner_effects;
 mod owner_host;
 mod owner_life;
 pub mod plan;
-mod queue;
 mod quiescent_effect;
 pub mod random;
 mod received;

@@ -164,14 +164,13 @@ impl World {
             },
             dry_run: random.one_in(12),
         };
-        self.trace
-            .event(self.now_us, &[60, owner as u64, query], || {
-                let expected = proposal.expected;
-                format!(
-                    "operator-{query} tells owner {owner}: {}, expecting {expected:?}",
-                    in_one_line(&act)
-                )
-            });
+        self.event(&[60, owner as u64, query], || {
+            let expected = proposal.expected;
+            format!(
+                "operator-{query} tells owner {owner}: {}, expecting {expected:?}",
+                in_one_line(&act)
+            )
+        });
         self.operators.asked.insert(query, act);
         let id = QueryId(query);
         let query = Query::Amend(Box::new(proposal));
@@ -206,10 +205,9 @@ impl World {
             return self.violated(5, "an operator is told what the log says", what);
         }
         if let Some(met) = met {
-            self.watch.cover.see(met);
+            self.see(met);
         }
-        self.trace
-            .event(self.now_us, &[61, owner as u64, id.0, code], || what);
+        self.event(&[61, owner as u64, id.0, code], || what);
     }
 
     /// Chooses the object of an act.

@@ -62,7 +62,7 @@ impl World {
             }) = &mut self.owners[owner].doom
             {
                 if *left == 0 {
-                    self.watch.cover.see("crash between effects");
+                    self.see("crash between effects");
                     return self.owner_dies(owner);
                 }
                 *left -= 1;
@@ -84,8 +84,7 @@ impl World {
                     ref record,
                     ..
                 } = append;
-                self.trace.event(
-                    self.now_us,
+                self.event(
                     &[22, owner as u64, u64::from(partition), hash_of(record)],
                     || {
                         format!(

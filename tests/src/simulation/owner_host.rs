@@ -67,8 +67,6 @@ pub struct OwnerHost {
     pub core: Option<Core>,
     pub clock: Clock,
     pub(super) started_mono_us: u64,
-    /// When its process began, in true time.
-    pub(super) started_us: u64,
     pub(super) connections: BTreeMap<u64, Connection>,
     pub(super) turn_at_us: u64,
     /// Until when it is frozen.
@@ -78,8 +76,6 @@ pub struct OwnerHost {
     /// The limits file.
     pub file: String,
     pub(super) doom: Option<Doom>,
-    /// Whether it waits for the end of a fault before it starts again.
-    pub(super) down: bool,
     /// Its snapshots, unless it is in a fleet; with a journal they are on the journal's disk.
     pub(super) snapshots: Snapshots,
     pub(super) writing: BTreeMap<u32, (u64, Chunks)>,
@@ -130,14 +126,12 @@ impl OwnerHost {
                 plan.wall_us(plan.owner_wall_off_us[index]),
             ),
             started_mono_us: 0,
-            started_us: 0,
             connections: BTreeMap::new(),
             turn_at_us: u64::MAX,
             stalled_until_us: 0,
             waiting: VecDeque::new(),
             file: plan.documents[0].text(),
             doom: None,
-            down: false,
             snapshots: Snapshots::beside(Path::new(JOURNAL_DIR), Arc::new(disk)),
             writing: BTreeMap::new(),
             session: Session::default(),
@@ -272,7 +266,7 @@ impl World {
             } = &event
             {
                 // There was more than the log's beginning to catch up with.
-                self.watch.cover.see_if("catch-up finished", 1 < *next);
+                self.see_if("catch-up finished", 1 < *next);
             }
             self.note_delivered(owner, &event);
             if let LogEvent::Broken { why, .. } = &event {
@@ -358,12 +352,12 @@ impl World {
                 let handed_out = |sink: &mut dyn FnMut(Vec<u8>)| chunks.into_iter().for_each(sink);
                 saved = host.snapshots.save(partition, upto, handed_out).is_ok();
                 if self.log.has_crashed() {
-                    self.watch.cover.see("crash in writing a snapshot");
+                    self.see("crash in writing a snapshot");
                     return self.owner_dies(owner);
                 }
             }
         }
-        self.watch.cover.see(match saved {
+        self.see(match saved {
             true => "snapshot saved",
             false => "snapshot could not be saved",
         });

@@ -35,21 +35,18 @@ impl World {
         }
         self.has_opened(owner);
         let now_us = self.now_us;
+        let (drift_ppm, off_us) = (
+            self.plan.owner_drift_ppm[owner],
+            self.plan.owner_wall_off_us[owner],
+        );
+        self.see_if("clock of an owner drifts", drift_ppm != 0);
+        self.see_if("clock of an owner off", off_us != 0);
+        let is_restored = !start.snapshots.is_empty();
+        self.see_if("owner took over from a snapshot", is_restored);
         let host = &mut self.owners[owner];
         host.life += 1;
-        self.watch.cover.see_if(
-            "owner took over from a snapshot",
-            !start.snapshots.is_empty(),
-        );
         host.started_mono_us = host.clock.mono_us(now_us);
-        host.started_us = now_us;
-        let drifts = self.plan.owner_drift_ppm[owner] != 0;
-        self.watch.cover.see_if("clock of an owner drifts", drifts);
-        self.watch.cover.see_if(
-            "clock of an owner off",
-            self.plan.owner_wall_off_us[owner] != 0,
-        );
-        (host.turn_at_us, host.down) = (u64::MAX, false);
+        host.turn_at_us = u64::MAX;
         host.published.clear();
         (host.log_due, host.appends_due, host.log_events) = (false, false, 0);
         let settings = host.settings(&self.plan, start);
@@ -59,7 +56,7 @@ impl World {
         };
         host.core = Some(core);
         let life = host.life;
-        self.trace.event(now_us, &[20, owner as u64, life], || {
+        self.event(&[20, owner as u64, life], || {
             format!("owner {owner}.{life} starts")
         });
         self.perform(owner, effects);
@@ -102,18 +99,16 @@ impl World {
         let host = &mut self.owners[owner];
         let power = host.doom.take().is_some_and(|doom| doom.power);
         host.core = None;
-        host.down = true;
         host.session = Session::default();
         host.tickets.clear();
         host.commands.clear();
         let writing = std::mem::take(&mut host.writing);
         let life = host.life;
         let connections = std::mem::take(&mut host.connections);
-        self.trace
-            .event(self.now_us, &[21, owner as u64, life], || {
-                let how = if power { ", its machine with it" } else { "" };
-                format!("owner {owner}.{life} dies{how}")
-            });
+        self.event(&[21, owner as u64, life], || {
+            let how = if power { ", its machine with it" } else { "" };
+            format!("owner {owner}.{life} dies{how}")
+        });
         for (partition, written) in writing {
             if self.plan.fleet {
                 self.write_snapshot(owner, partition, written, true);

@@ -178,7 +178,7 @@ impl World {
             if let Some(found) = found.first() {
                 return Some(format!("{resource} for {domain}: {found:?}"));
             }
-            self.watch.cover.see("checked: a pair's effect in the calm");
+            self.see("checked: a pair's effect in the calm");
         }
         None
     }

@@ -22,9 +22,7 @@ impl World {
     /// The cut of a direction between an aggregator and the log.
     fn cut_off(&mut self, owner: usize, way: LogWay) -> Option<LogCut> {
         let cut = self.owners[owner].log_cuts[way as usize];
-        self.watch
-            .cover
-            .see_if("owner cut off from the log", cut.is_some());
+        self.see_if("owner cut off from the log", cut.is_some());
         cut
     }
 
@@ -89,7 +87,7 @@ impl World {
             };
             self.seen_in_log(stream, partition, &record)?;
             if refuse {
-                self.watch.cover.see("append answered no although taken");
+                self.see("append answered no although taken");
                 answers.push(refused(ticket, "the answer was lost"));
             } else {
                 let result = Ok(record.offset);
@@ -127,10 +125,10 @@ impl World {
             _ => self.now_us,
         };
         let at_us = came_us + self.random.below(self.answers_late_us);
-        let slow = 0 < self.answers_late_us;
-        self.watch.cover.see_if("log slow", slow);
         host.answers_last_us = at_us.max(host.answers_last_us + 1);
         let at_us = host.answers_last_us;
+        let slow = 0 < self.answers_late_us;
+        self.see_if("log slow", slow);
         self.at_log_of(owner, at_us, move |world| world.hand_on(owner, answers));
     }
 
@@ -140,7 +138,7 @@ impl World {
             return;
         };
         log.make_anew(Stream::Hits);
-        self.watch.cover.see("topic made anew");
+        self.see("topic made anew");
         // Snapshots of the previous log may cover more offsets than the new log has.
         self.state_is_of_the_log = false;
         let records = self.watch.records.iter();
@@ -201,7 +199,7 @@ impl World {
             && self.now_us < cut.until_us
         {
             host.log_due = true;
-            self.watch.cover.see("owner cut off from the log");
+            self.see("owner cut off from the log");
             return self.at(cut.until_us, move |world| {
                 world.shared_delivers(owner, life);
             });
@@ -210,7 +208,7 @@ impl World {
         let behind = log.is_behind(&host.session);
         let is_overtaken =
             |event: &LogEvent| matches!(event, LogEvent::Gap { wanted, next, .. } if wanted < next);
-        self.watch.cover.see_if(
+        self.see_if(
             "retention overtook a reader",
             events.iter().any(is_overtaken),
         );

@@ -35,7 +35,7 @@ impl World {
         if self.owners[owner].life != life || !self.owners[owner].is_up() {
             return;
         }
-        self.watch.cover.see("owner stopped in order");
+        self.see("owner stopped in order");
         self.owners[owner].doom = Some(Doom {
             after_effects: None,
             power,
@@ -57,7 +57,7 @@ impl World {
         // If closing fails, the next opening finds that the end was not orderly.
         let _ = journal.close();
         if disk.has_crashed() {
-            self.watch.cover.see("crash in a disk operation");
+            self.see("crash in a disk operation");
             self.owner_dies(owner);
             return None;
         }
@@ -98,13 +98,13 @@ impl World {
 
     /// Handles a process that ended while it opened the journal.
     pub(super) fn crashed_in_opening(&mut self, owner: usize) {
-        self.watch.cover.see("crash while a journal opens");
+        self.see("crash while a journal opens");
         let host = &mut self.owners[owner];
         host.crashes_in_opening.0 = host.crashes_in_opening.0.saturating_sub(1);
         // The doom may belong to another fault, which began while no process was up.
         let doom = host.doom.take();
         let power = doom.map_or(host.opening_power, |doom| doom.power);
-        self.trace.event(self.now_us, &[23, owner as u64], || {
+        self.event(&[23, owner as u64], || {
             let how = if power { ", its machine with it" } else { "" };
             format!("owner {owner} dies opening the journal{how}")
         });

@@ -19,7 +19,6 @@ use super::net::Net;
 use super::operators::Operators;
 use super::owner_host::{LogHost, OwnerHost};
 use super::plan::Plan;
-use super::queue::Queue;
 use super::quiescent_effect::QuiescentCalls;
 use super::random::Random;
 use super::state_topic::StateTopic;
@@ -44,7 +43,10 @@ pub struct World {
     pub plan: Plan,
     /// True time.
     pub now_us: u64,
-    queue: Queue<Event>,
+    /// Future events by time, and those of one time by number.
+    queue: BTreeMap<(u64, u64), Event>,
+    /// The number of events that were ever scheduled.
+    scheduled: u64,
     pub agents: Vec<AgentHost>,
     /// The aggregators.
     pub owners: Vec<OwnerHost>,
@@ -102,7 +104,8 @@ impl World {
         let log = LogHost::new(&plan);
         let mut world = Self {
             now_us: 0,
-            queue: Queue::default(),
+            queue: BTreeMap::new(),
+            scheduled: 0,
             agents: (0..plan.agents.len())
                 .map(|a| AgentHost::new(&plan, a))
                 .collect(),
@@ -232,7 +235,24 @@ impl World {
     ) {
         let happens = Box::new(happens);
         let event = Event { process, happens };
-        self.queue.push(at_us.max(self.now_us), event);
+        self.scheduled += 1;
+        let at = (at_us.max(self.now_us), self.scheduled);
+        self.queue.insert(at, event);
+    }
+
+    /// Notes an event in the trace: numbers for its hash, and a text for people.
+    pub(super) fn event(&mut self, numbers: &[u64], text: impl FnOnce() -> String) {
+        self.trace.event(self.now_us, numbers, text);
+    }
+
+    /// Counts an occurrence of a situation.
+    pub(super) fn see(&mut self, what: &'static str) {
+        self.watch.cover.see(what);
+    }
+
+    /// The same if `is_so`.
+    pub(super) fn see_if(&mut self, what: &'static str, is_so: bool) {
+        self.watch.cover.see_if(what, is_so);
     }
 
     /// Notes a violation of a law; the run ends with the first.
@@ -244,8 +264,7 @@ impl World {
     pub fn violated_by(&mut self, mut violation: Violation) {
         violation.at_us = self.now_us;
         if self.violation.is_none() {
-            self.trace
-                .event(self.now_us, &[99], || format!("VIOLATED: {violation}"));
+            self.event(&[99], || format!("VIOLATED: {violation}"));
             self.violation = Some(violation);
         }
     }
@@ -253,7 +272,7 @@ impl World {
     /// Runs until the end, or until a law is violated.
     pub fn run(&mut self) {
         while self.violation.is_none() && !self.ended {
-            let Some((at_us, event)) = self.queue.pop() else {
+            let Some(((at_us, _), event)) = self.queue.pop_first() else {
                 return;
             };
             self.now_us = at_us;
