@@ -1,7 +1,7 @@
 //! Runs many seeds on several cores: a line of JSON for each, and their sum.
 //!
 //! ```text
-//! {"seed":118,"ok":true,"decisions":16021,"refusals":411,...,"hash":"9f0e…","faults":{"cut":2},"met":{"hit excess":90}}
+//! {"seed":118,"ok":true,"decisions":16021,"refusals":411,...,"hash":"9f0e…","faults":{"Cut":2},"met":{"hit excess":90}}
 //! {"seed":119,"ok":false,"law":4,"at_us":3200000,"check":"the replay goes on","what":"…","decisions":80,...}
 //! ```
 //!
@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::coverage::{COMMON, Coverage, SELDOM};
-use super::faults::Fault;
 use super::plan::Plan;
 use super::trace::Violation;
 use super::{Run, run};
@@ -98,7 +97,7 @@ pub struct SeedLine {
     /// A hash of all events.
     pub hash: String,
     /// Faults that were planned, by kind.
-    pub faults: BTreeMap<&'static str, u64>,
+    pub faults: BTreeMap<String, u64>,
     /// The coverage.
     pub met: Coverage,
 }
@@ -153,8 +152,8 @@ pub struct SeedSum {
     pub back_within_us: u64,
     /// Whether plans were about such agents, so that little else occurred.
     pub kills: bool,
-    /// Faults that were planned for new seeds, by kind.
-    pub faults: BTreeMap<&'static str, u64>,
+    /// Faults that were planned for new seeds.
+    pub faults: u64,
     /// The coverage of new seeds.
     pub met: Coverage,
     /// All failures, by seed.
@@ -178,13 +177,11 @@ impl SeedSum {
             return;
         }
         self.met.merge(&line.met);
-        for (kind, times) in &line.faults {
-            *self.faults.entry(kind).or_default() += times;
-        }
+        self.faults += line.faults.values().sum::<u64>();
     }
 
     /// Situations that this many new seeds should have covered and have not.
-    pub fn never_met(&self) -> Vec<String> {
+    pub fn never_met(&self) -> Vec<&'static str> {
         let new = self.seeds - self.kept;
         let is_required = |what: &str| match what {
             _ if self.kills => false,
@@ -192,13 +189,9 @@ impl SeedSum {
             _ if COMMON.contains(&what) => SEEDS_THAT_MEET_THE_COMMON <= new,
             _ => SEEDS_THAT_MEET_ALL <= new,
         };
-        let planned = |kind: &str| self.faults.contains_key(kind);
-        let kinds = Fault::KINDS.into_iter().filter(|kind| !planned(kind));
-        let kinds = kinds.filter(|kind| is_required(kind));
-        let met = self.met.missing().into_iter();
-        let met = met.filter(|what| is_required(what)).map(str::to_owned);
-        met.chain(kinds.map(|kind| format!("fault: {kind}")))
-            .collect()
+        let mut missing = self.met.missing();
+        missing.retain(|what| is_required(what));
+        missing
     }
 
     /// Whether nothing failed. A sum without refusals proves nothing, and is not good.
@@ -210,11 +203,10 @@ impl SeedSum {
 /// For people.
 impl fmt::Display for SeedSum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let faults: u64 = self.faults.values().sum();
         writeln!(
             f,
-            "{} seeds ({} of them kept), {} decisions, {} refused, {faults} faults, {} died holding copies",
-            self.seeds, self.kept, self.decisions, self.refusals, self.died_holding
+            "{} seeds ({} of them kept), {} decisions, {} refused, {} faults, {} died holding copies",
+            self.seeds, self.kept, self.decisions, self.refusals, self.faults, self.died_holding
         )?;
         if self.kills {
             writeln!(f, "copies were back within {} us", self.back_within_us)?;
@@ -286,14 +278,6 @@ pub fn run_all(
     order: &Order,
     each: impl FnMut(&SeedLine) -> io::Result<()> + Send,
 ) -> io::Result<SeedSum> {
-    run_all_by(order, &|plan| run(plan, false), each)
-}
-
-fn run_all_by(
-    order: &Order,
-    run: &(impl Fn(Plan) -> Run + Sync),
-    each: impl FnMut(&SeedLine) -> io::Result<()> + Send,
-) -> io::Result<SeedSum> {
     let kills = order.kills;
     let common = Mutex::new(Common {
         order,
@@ -312,7 +296,7 @@ fn run_all_by(
             let Some(plan) = lock(&common).take() else {
                 return;
             };
-            let run = run(plan);
+            let run = run(plan, false);
             lock(&common).give(run);
         }
     };
@@ -333,38 +317,30 @@ fn lock<T>(common: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::super::coverage::all as all_states;
-    use super::super::faults::Episode;
+    use super::super::faults::Fault;
     use super::super::trace::{NO_LAW, PANICKED};
     use super::*;
 
-    /// The second of some seeds with short runs.
+    /// A seed with a short run.
     const PANICS: u64 = 3;
-
-    /// Runs a plan; for one seed it adds an index of a document that does not exist, which panics.
-    fn one_panics(mut plan: Plan) -> Run {
-        if plan.seed == PANICS {
-            plan.episodes.push(Episode {
-                from_us: 500_000,
-                to_us: 500_000,
-                fault: Fault::Push { document: 1_000 },
-            });
-        }
-        run(plan, false)
-    }
 
     #[test]
     fn a_panicking_seed_is_reported_and_others_run_on() {
+        let mut panics = Plan::draw(PANICS);
+        // No such document exists.
+        panics.add(500_000, 500_000, Fault::Push { document: 1_000 });
         let lines = |workers| {
             let order = Order {
+                kept: vec![panics.clone()],
                 workers: NonZeroUsize::new(workers).expect("some"),
-                ..Order::of(PANICS - 1, 4)
+                ..Order::of(PANICS + 1, 3)
             };
             let mut lines = Vec::new();
             let each = |line: &SeedLine| {
                 lines.push(line.json());
                 Ok(())
             };
-            let sum = run_all_by(&order, &one_panics, each).expect("nothing is written");
+            let sum = run_all(&order, each).expect("nothing is written");
             assert_eq!(sum.seeds, 4);
             let [(seed, violation)] = &sum.failed[..] else {
                 panic!("one fails: {:?}", sum.failed);
@@ -409,7 +385,7 @@ mod tests {
         };
         let sum = run_all(&order, |_| Ok(())).expect("nothing is written");
         assert_eq!((sum.seeds, sum.kept), (2, 2));
-        assert!(sum.faults.is_empty() && sum.met.missing().len() == all_states().count());
+        assert!(sum.faults == 0 && sum.met.missing().len() == all_states().count());
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         let mut lines = 0;
         let each = |_: &SeedLine| {
@@ -422,8 +398,7 @@ mod tests {
 
     #[test]
     fn a_run_ends_after_the_last_seed() {
-        let never = |plan: Plan| -> Run { panic!("seed {} is run", plan.seed) };
-        let sum = run_all_by(&Order::of(u64::MAX, u64::MAX), &never, |_| Ok(()));
+        let sum = run_all(&Order::of(u64::MAX, u64::MAX), |_| Ok(()));
         assert_eq!(sum.expect("nothing is written").seeds, 0);
     }
 
@@ -432,12 +407,10 @@ mod tests {
         let mut met = Coverage::default();
         let others = all_states().filter(|of| *of != what);
         others.for_each(|of| met.see(of));
-        let planned = Fault::KINDS.into_iter().filter(|of| *of != what);
         SeedSum {
             seeds,
             refusals: 1,
             met,
-            faults: planned.map(|of| (of, 1)).collect(),
             ..SeedSum::default()
         }
     }
@@ -445,15 +418,14 @@ mod tests {
     #[test]
     fn an_unreached_situation_fails_a_long_run() {
         let (all, seldom) = (SEEDS_THAT_MEET_ALL, SEEDS_THAT_MEET_THE_SELDOM);
-        for (what, expected, from) in [
-            ("clock of the log off", "fault: clock of the log off", all),
-            ("hit excess", "hit excess", SEEDS_THAT_MEET_THE_COMMON),
-            ("limits rolled back", "limits rolled back", all),
-            (SELDOM[0], SELDOM[0], seldom),
+        for (what, from) in [
+            ("hit excess", SEEDS_THAT_MEET_THE_COMMON),
+            ("limits rolled back", all),
+            (SELDOM[0], seldom),
         ] {
             let large = without(what, from);
-            assert_eq!(large.never_met(), [expected]);
-            assert!(!large.is_good() && large.to_string().contains(expected));
+            assert_eq!(large.never_met(), [what]);
+            assert!(!large.is_good() && large.to_string().contains(what));
             assert!(without(what, from - 1).is_good());
         }
         assert!(without("none of them", seldom).is_good());
