@@ -1,6 +1,6 @@
 //! Converts records of the log into inputs of the model of copies.
 //!
-//! Limits come from the text of the document; the shipped limits book tells what switches have done to a
+//! Limits come from the document as it was drawn; the shipped limits book tells what switches have done to a
 //! namespace. Knows nothing of the model's answers. What stays true: a record that the model of rates
 //! takes for a duplicate is not fed.
 
@@ -20,19 +20,22 @@ use tollgate_shared::wire::hits::Sender;
 use tollgate_shared::wire::holds::{HoldAction, HoldBatch};
 use tollgate_shared::wire::record::Record;
 
-use super::copy_limits::{COPIES, limits_in};
+use super::copy_limits::{COPIES, CopyLimits};
+use super::documents::Document;
 use super::watch::{Kept, Ruled, Watch};
 
 /// The timeout of every document here in counted ticks: two seconds.
 const TIMEOUT_TICKS: u64 = 4;
 
-/// The part of a version that concerns copies.
-pub(super) fn copies_version(version: &Version) -> CopiesVersion {
-    let (limits, denied_max) = limits_in(&version.text);
+/// The part of a version of one of these documents that concerns copies.
+pub(super) fn copies_version(version: &Version, documents: &[Document]) -> CopiesVersion {
+    let document = { documents.iter() }.find(|document| document.text() == *version.text);
+    let limits = document.and_then(|document| document.copies.as_ref());
     let is_ignored = |name: &str| version.limits.namespace_of(name).ignore_configured;
     CopiesVersion {
         resources: limits
             .into_iter()
+            .flat_map(CopyLimits::of_model)
             .map(|(name, limits)| {
                 let is_heeded = !is_ignored(name);
                 (name.to_owned(), LimitedCopies { limits, is_heeded })
@@ -41,7 +44,7 @@ pub(super) fn copies_version(version: &Version) -> CopiesVersion {
         refuses_others: !COPIES
             .iter()
             .all(|name| version.limits.namespace_of(name).allow_unconfigured),
-        denied_max,
+        denied_max: document.map_or(usize::MAX, |document| document.pairs_max as usize),
         timeout_ticks: TIMEOUT_TICKS,
     }
 }

@@ -63,6 +63,25 @@ impl CopyLimits {
         self.0[resource].max_age_ms.is_some()
     }
 
+    /// The same limits for the model.
+    pub(super) fn of_model(&self) -> impl Iterator<Item = (&'static str, HoldLimits)> {
+        COPIES.into_iter().zip(&self.0).map(|(name, one)| {
+            let members = |count: usize| DOMAINS[..count].iter().map(|name| name.to_string());
+            let group = one
+                .group
+                .map(|(limit, count)| (limit, members(count).collect()));
+            let limits = HoldLimits {
+                domain: one.limit,
+                global: one.global,
+                max_age_us: one.max_age_ms.map(|ms| ms * 1_000),
+                kept_max: usize::MAX,
+                domains: BTreeMap::new(),
+                groups: group.map(|of| ("few".to_owned(), of)).into_iter().collect(),
+            };
+            (name, limits)
+        })
+    }
+
     /// Writes their text.
     pub fn write(&self, text: &mut String) {
         // Writing to a String does not fail.
@@ -91,49 +110,6 @@ impl CopyLimits {
     }
 }
 
-/// The limits on copies in a text, for the model, and the greatest number of domains of a resource that may be
-/// stated as full. Documents here write no limits of single domains.
-pub(super) fn limits_in(text: &str) -> (BTreeMap<&'static str, HoldLimits>, usize) {
-    let document: toml::Table = text.parse().unwrap_or_default();
-    let number = |table: &toml::Value, key: &str| {
-        let found = table.get(key)?.as_integer()?;
-        u64::try_from(found).ok()
-    };
-    let milliseconds = |table: &toml::Value, key: &str| {
-        let found = table.get(key)?.as_str()?.strip_suffix("ms")?;
-        found.parse::<u64>().ok()
-    };
-    let group = |group: &toml::Value| {
-        let members = group.get("members").and_then(toml::Value::as_array);
-        let names = members.into_iter().flatten();
-        let names = names.filter_map(toml::Value::as_str).map(str::to_owned);
-        Some((number(group, "limit")?, names.collect()))
-    };
-    let of = |name: &&'static str| {
-        let table = document.get("copies")?.get(*name)?;
-        let groups = table.get("groups").and_then(toml::Value::as_table);
-        let groups = groups.into_iter().flatten();
-        let limits = HoldLimits {
-            domain: number(table, "limit")?,
-            global: number(table, "global"),
-            max_age_us: milliseconds(table, "max_age").map(|ms| ms * 1_000),
-            kept_max: usize::MAX,
-            domains: BTreeMap::new(),
-            groups: groups
-                .filter_map(|(name, table)| Some((name.clone(), group(table)?)))
-                .collect(),
-        };
-        Some((*name, limits))
-    };
-    let engine = document.get("engine");
-    let pairs_max = engine.and_then(|engine| number(engine, "pairs_per_partition_max"));
-    let denied_max = pairs_max.and_then(|max| usize::try_from(max).ok());
-    (
-        COPIES.iter().filter_map(of).collect(),
-        denied_max.unwrap_or(usize::MAX),
-    )
-}
-
 fn limit(random: &mut Random) -> Limit {
     Limit {
         limit: random.between(1, 12),
@@ -144,28 +120,5 @@ fn limit(random: &mut Random) -> Limit {
         group: random
             .one_in(2)
             .then(|| (random.between(1, 10), random.between(1, 4) as usize)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limits_on_copies_are_read_from_a_text() {
-        let text = "[copies.\"gpu.slot\"]\nlimit = 3\nglobal = 9\nmax_age = \"700ms\"\n\
-                    groups.few = { limit = 4, members = [\"acme\"] }\n\
-                    [copies.\"seat.pool\"]\nlimit = 1\n\
-                    [engine]\npairs_per_partition_max = 5\n";
-        let (read, denied_max) = limits_in(text);
-        let slot = &read["gpu.slot"];
-        assert_eq!((slot.domain, slot.global, denied_max), (3, Some(9), 5));
-        assert_eq!(slot.max_age_us, Some(700_000));
-        assert_eq!(slot.groups["few"].0, 4);
-        assert_eq!(slot.groups_of("acme"), ["few"]);
-        assert!(slot.groups_of("globex").is_empty());
-        let pool = &read["seat.pool"];
-        assert_eq!((pool.domain, pool.global, pool.max_age_us), (1, None, None));
-        assert!(limits_in("[rate.x]\n").0.is_empty());
     }
 }

@@ -59,7 +59,8 @@ struct Resource {
 #[serde(deny_unknown_fields)]
 pub struct Document {
     resources: Vec<Resource>,
-    pairs_max: u64,
+    /// The greatest number of pairs of a partition.
+    pub(super) pairs_max: u64,
     /// Limits on copies, if any.
     pub copies: Option<CopyLimits>,
 }

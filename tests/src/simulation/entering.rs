@@ -63,7 +63,8 @@ impl Watch {
 
     fn note_version(&mut self, version: &Arc<Version>) {
         // Agents may know the version before any partition is ruled under it.
-        self.copies.insert(version.number, copies_version(version));
+        let copies = copies_version(version, &self.documents);
+        self.copies.insert(version.number, copies);
         let ignored = |name: &&str| version.limits.namespace_of(name).ignore_configured;
         let ignored = COPIES.into_iter().filter(ignored);
         self.ever_ignored.extend(ignored);

@@ -26,6 +26,7 @@ use tollgate_shared::wire::verdict::Verdict;
 use super::accounts::Accounts;
 use super::compare;
 use super::coverage::Coverage;
+use super::documents::Document;
 use super::held::Stated;
 use super::plan::Plan;
 use super::trace::{Violation, hash_of};
@@ -88,6 +89,8 @@ pub(super) type TotalName = (Box<str>, u32, u64);
 #[derive(Default)]
 pub struct Watch {
     pub(super) partitions: u32,
+    /// The documents that operators push.
+    pub(super) documents: Vec<Document>,
     /// Records by stream and partition. Offsets count from 0.
     pub records: BTreeMap<(Stream, u32), Vec<Kept>>,
     /// The partitions in their present generation.
@@ -147,6 +150,7 @@ impl Watch {
         let partitions = plan.partitions;
         Self {
             partitions,
+            documents: plan.documents.clone(),
             ruled: (0..partitions).map(|p| Ruled::new(p, partitions)).collect(),
             announced: vec![BTreeSet::new(); partitions as usize],
             ..Self::default()
