@@ -8,6 +8,7 @@
 //! twice; if nothing was dropped or lost, everything that was recorded is ruled.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use tollgate_engine::engine::Fate;
 use tollgate_shared::wire::hits::{Hit, HitBatch};
@@ -18,17 +19,33 @@ use super::guards::Guard;
 /// A number for each pair.
 pub type Sums = [[u64; DOMAINS.len()]; RESOURCES.len()];
 
+/// Entries that are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum CountedAs {
+    /// Copies let through without a min.
+    Copies,
+    /// Copies that settlements take back.
+    TakenBack,
+    /// Calls for this many copies with this min, which stay separate entries.
+    Calls(u32, u32),
+}
+
+impl fmt::Display for CountedAs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Copies => write!(f, "copies"),
+            Self::TakenBack => write!(f, "copies taken back"),
+            Self::Calls(copies, min) => write!(f, "calls for {copies} copies, at least {min},"),
+        }
+    }
+}
+
 /// The account of one life of an agent.
 #[derive(Clone, Debug, Default)]
 pub struct Life {
-    /// Copies let through without a min, by pair.
-    let_through: Sums,
-    ruled: Sums,
-    /// Copies that settlements take back: as the services reported them, and as they were ruled.
-    taken_back: (Sums, Sums),
-    /// Calls with a min, which stay separate entries: calls let through, and calls ruled.
-    bulk: BTreeMap<Bulk, (u64, u64)>,
-    /// The same copies by guard mark.
+    /// By pair: how many the services made, and how many were ruled.
+    counts: BTreeMap<((usize, usize), CountedAs), (u64, u64)>,
+    /// The copies let through, by guard mark.
     guards: GuardSums,
     /// Sequences of batches in the log, by partition.
     sequences: BTreeMap<u32, BTreeSet<u64>>,
@@ -83,9 +100,6 @@ impl GuardSums {
     }
 }
 
-/// A call with a min: its pair, its copies, its min.
-type Bulk = ((usize, usize), u32, u32);
-
 impl Life {
     /// Notes a call that was let through. A min equal to the copies has no effect, and is not recorded.
     pub(super) fn let_through(
@@ -99,16 +113,17 @@ impl Life {
             return;
         }
         self.guards.let_through((r, d), copies, guard);
-        let bulk = ((r, d), copies, min.max(1));
-        match min < copies {
-            true => self.bulk.entry(bulk).or_default().0 += 1,
-            false => self.let_through[r][d] += u64::from(copies),
-        }
+        let (of, count) = match min < copies {
+            true => (CountedAs::Calls(copies, min.max(1)), 1),
+            false => (CountedAs::Copies, u64::from(copies)),
+        };
+        self.counts.entry(((r, d), of)).or_default().0 += count;
     }
 
     /// Notes an estimate that was settled by less than it was.
-    pub fn takes_back(&mut self, (r, d): (usize, usize), copies: u32) {
-        self.taken_back.0[r][d] += u64::from(copies);
+    pub fn takes_back(&mut self, pair: (usize, usize), copies: u32) {
+        let count = self.counts.entry((pair, CountedAs::TakenBack));
+        count.or_default().0 += u64::from(copies);
     }
 
     /// Whether the log may have lost entries of this life.
@@ -152,11 +167,9 @@ impl Life {
     /// Forgets rulings, because the log has lost records.
     fn forget_ruled(&mut self) {
         self.lost = true;
-        self.ruled = Sums::default();
-        self.taken_back.1 = Sums::default();
         self.guards.ruled_guarded = Sums::default();
         self.guards.ruled_unguarded = Sums::default();
-        self.bulk.values_mut().for_each(|(_, ruled)| *ruled = 0);
+        self.counts.values_mut().for_each(|(_, ruled)| *ruled = 0);
         for (partition, known) in std::mem::take(&mut self.sequences) {
             self.sequences_before
                 .entry(partition)
@@ -165,22 +178,29 @@ impl Life {
         }
     }
 
-    /// Notes a ruled entry. Returns how many such calls or copies were let through and ruled by now.
-    fn ruled(&mut self, (r, d): (usize, usize), hit: &Hit<'_>) -> (u64, u64) {
-        if let Some(min) = hit.min {
-            let bulk = ((r, d), hit.copies, min);
-            let known = self.bulk.entry(bulk).or_default();
-            known.1 += u64::from(hit.calls);
-            return *known;
+    /// Notes a ruled entry.
+    ///
+    /// # Errors
+    ///
+    /// If the services made fewer such calls or copies than were ruled by now.
+    fn ruled(&mut self, (r, d): (usize, usize), hit: &Hit<'_>) -> Result<(), String> {
+        let (of, count) = match hit.min {
+            Some(min) => (CountedAs::Calls(hit.copies, min), u64::from(hit.calls)),
+            None if hit.is_refund() => (CountedAs::TakenBack, hit.total()),
+            None => (CountedAs::Copies, hit.total()),
+        };
+        let (made, ruled) = self.counts.entry(((r, d), of)).or_default();
+        *ruled += count;
+        match *ruled <= *made {
+            true => Ok(()),
+            false => Err(mismatch((r, d), of, (*made, *ruled))),
         }
-        if hit.is_refund() {
-            let (refunded, ruled) = &mut self.taken_back;
-            ruled[r][d] += hit.total();
-            return (refunded[r][d], ruled[r][d]);
-        }
-        self.ruled[r][d] += hit.total();
-        (self.let_through[r][d], self.ruled[r][d])
     }
+}
+
+fn mismatch((r, d): (usize, usize), of: CountedAs, (made, ruled): (u64, u64)) -> String {
+    let (resource, domain) = (RESOURCES[r], DOMAINS[d]);
+    format!("{resource} for {domain}: {ruled} {of} are in the log, {made} were made")
 }
 
 /// All lives, by epoch.
@@ -233,17 +253,7 @@ impl Accounts {
             {
                 self.wrong_mark.get_or_insert(what);
             }
-            let (through, ruled) = life.ruled((r, d), hit);
-            if through < ruled {
-                let like = match hit.min {
-                    Some(min) => format!("calls for {} copies, at least {min},", hit.copies),
-                    None => "copies".to_owned(),
-                };
-                return Err(format!(
-                    "{} for {}: {ruled} {like} are in the log, {through} were let through",
-                    RESOURCES[r], DOMAINS[d]
-                ));
-            }
+            life.ruled((r, d), hit)?;
         }
         Ok(())
     }
@@ -257,40 +267,21 @@ impl Accounts {
     /// How many copies of a life's calls were ruled. `None`: the life began before records were lost.
     pub fn ruled_of(&self, epoch: u128) -> Option<u64> {
         let life = self.lives.get(&epoch).filter(|life| !life.has_lost())?;
-        let bulk = life.bulk.iter();
-        let bulk = bulk.map(|((_, copies, _), (_, ruled))| u64::from(*copies) * ruled);
-        let sum = |of: &Sums| of.iter().flatten().sum::<u64>();
-        Some(sum(&life.ruled) + sum(&life.taken_back.1) + bulk.sum::<u64>())
+        let all = life.counts.iter();
+        let copies = all.map(|((_, of), (_, ruled))| match of {
+            CountedAs::Calls(copies, _) => u64::from(*copies) * ruled,
+            CountedAs::Copies | CountedAs::TakenBack => *ruled,
+        });
+        Some(copies.sum())
     }
 
     /// Describes the calls of a life that the log does not have, for a life that dropped nothing. `None` also for a
     /// life that began before records were lost, where this is unknown.
     pub fn missing(&self, epoch: u128) -> Option<String> {
         let life = self.lives.get(&epoch).filter(|life| !life.has_lost())?;
-        let one_is_missing = |(_, (through, ruled)): &(&Bulk, &(u64, u64))| through != ruled;
-        if let Some((bulk, (through, ruled))) = life.bulk.iter().find(one_is_missing) {
-            return Some(format!(
-                "{bulk:?}: {through} such calls were let through, {ruled} are in the log"
-            ));
-        }
-        for (r, resource) in RESOURCES.iter().enumerate() {
-            for (d, domain) in DOMAINS.iter().enumerate() {
-                let (refunded, taken) = (life.taken_back.0[r][d], life.taken_back.1[r][d]);
-                if refunded != taken {
-                    return Some(format!(
-                        "{resource} for {domain}: {refunded} copies were taken back, {taken} are in the log"
-                    ));
-                }
-                let (through, ruled) = (life.let_through[r][d], life.ruled[r][d]);
-                if through != ruled {
-                    return Some(format!(
-                        "{resource} for {domain}: {through} copies were let through, {ruled} are in \
-                         the log"
-                    ));
-                }
-            }
-        }
-        None
+        let mut all = life.counts.iter();
+        let ((pair, of), count) = all.find(|(_, (made, ruled))| made != ruled)?;
+        Some(mismatch(*pair, *of, *count))
     }
 }
 

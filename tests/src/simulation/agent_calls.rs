@@ -70,44 +70,26 @@ impl World {
         };
         let stats = process.agent().stats();
         let cover = &mut self.watch.cover;
-        let counted = &mut host.counted;
-        let mut since = |before: &mut u64, now: u64, what| {
-            cover.add(what, now.saturating_sub(*before));
-            *before = now;
-        };
-        since(&mut counted.gaps, stats.gaps, "feed gap");
-        since(&mut counted.silences, stats.silences, "feed silent");
-        since(
-            &mut counted.silent_topics,
-            stats.silent_topics,
-            "topic silent",
-        );
-        since(&mut counted.links_lost, stats.links_lost, "link lost");
-        since(
-            &mut counted.sent_again,
-            stats.batches_sent_again,
-            "batch sent again",
-        );
-        since(
-            &mut counted.dropped_queue,
-            stats.hits_dropped_queue,
-            "hits dropped at an agent's queue",
-        );
-        since(
-            &mut counted.dropped_courier,
-            stats.hits_dropped_courier,
-            "hits given up by a courier",
-        );
         // The first snapshot of each aggregator is the one at the start.
-        if (host.owners as u64) < stats.snapshots {
-            since(
-                &mut counted.snapshots,
-                stats.snapshots,
+        let is_asked_anew = (host.owners as u64) < stats.snapshots;
+        for (what, now) in [
+            ("feed gap", stats.gaps),
+            ("feed silent", stats.silences),
+            ("topic silent", stats.silent_topics),
+            ("link lost", stats.links_lost),
+            ("batch sent again", stats.batches_sent_again),
+            ("hits dropped at an agent's queue", stats.hits_dropped_queue),
+            ("hits given up by a courier", stats.hits_dropped_courier),
+            (
                 "snapshot asked anew",
-            );
+                stats.snapshots * u64::from(is_asked_anew),
+            ),
+        ] {
+            let before = host.counted.insert(what, now).unwrap_or(0);
+            cover.add(what, now.saturating_sub(before));
         }
         let sees = stats.blind_for.is_none();
-        let saw = std::mem::replace(&mut counted.saw, sees);
+        let saw = std::mem::replace(&mut host.saw, sees);
         cover.see_if("lease ran out", saw && !sees);
         for (r, resource) in COPIES.iter().enumerate() {
             let partition = partition_of_resource(resource, self.plan.partitions);

@@ -40,6 +40,7 @@ struct InUse {
 }
 
 /// The holds of the services of one process.
+#[derive(Default)]
 pub struct Holding {
     random: Random,
     /// Handles.
@@ -68,15 +69,8 @@ impl Holding {
     pub fn new(seed: u64, agent: usize) -> Self {
         Self {
             random: Random::of(seed, "holds", agent as u64),
-            copies: Vec::new(),
-            in_use: Vec::new(),
-            awaited: Vec::new(),
-            not_granted: [0; COPIES.len()],
-            news: Arc::default(),
-            over: BTreeSet::new(),
             random_of_over: Random::of(seed, "holds over", agent as u64),
-            changed_us: 0,
-            granted: 0,
+            ..Self::default()
         }
     }
 

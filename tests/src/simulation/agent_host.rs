@@ -56,22 +56,8 @@ pub(super) struct Batch {
     pub(super) first_us: u64,
 }
 
-/// How much of a process's statistics was covered already.
-#[derive(Debug, Default)]
-pub(super) struct Counted {
-    pub(super) gaps: u64,
-    pub(super) silences: u64,
-    pub(super) silent_topics: u64,
-    pub(super) links_lost: u64,
-    pub(super) sent_again: u64,
-    pub(super) dropped_queue: u64,
-    pub(super) dropped_courier: u64,
-    pub(super) snapshots: u64,
-    /// Whether it was not blind.
-    pub(super) saw: bool,
-}
-
 /// The host of an agent.
+#[derive(Default)]
 pub struct AgentHost {
     pub(super) plan: AgentPlan,
     pub(super) index: usize,
@@ -105,7 +91,10 @@ pub struct AgentHost {
     pub(super) estimates: Vec<Pending>,
     pub(super) random: Random,
     pub(super) was_dead: bool,
-    pub(super) counted: Counted,
+    /// How much of the process's statistics was covered already, by situation.
+    pub(super) counted: BTreeMap<&'static str, u64>,
+    /// Whether the process was not blind.
+    pub(super) saw: bool,
     /// Whether the lease of copies had run out, by resource.
     pub(super) lapsed: [bool; COPIES.len()],
     /// The newest hello that its process sent to each aggregator, and when. The process
@@ -128,31 +117,10 @@ impl AgentHost {
             plan: agent,
             index,
             owners: plan.owners,
-            life: 0,
-            process: None,
-            rates: Vec::new(),
-            epoch: 0,
-            started_mono_us: 0,
-            frozen_until_us: 0,
-            waiting: VecDeque::new(),
             times: 1,
-            links: Vec::new(),
-            feeds: Vec::new(),
-            followed: Vec::new(),
-            flushed_us: 0,
-            flush_due: false,
-            sent: BTreeMap::new(),
-            held: Vec::new(),
             holding: Holding::new(plan.seed, index),
-            estimates: Vec::new(),
             random: Random::of(plan.seed, "agent", index as u64),
-            was_dead: false,
-            counted: Counted::default(),
-            lapsed: [false; COPIES.len()],
-            hellos: BTreeMap::new(),
-            waits_us: BTreeMap::new(),
-            received: Received::default(),
-            in_time_us: None,
+            ..Self::default()
         }
     }
 
@@ -192,7 +160,8 @@ impl AgentHost {
         self.sent.clear();
         self.held.clear();
         self.estimates.clear();
-        self.counted = Counted::default();
+        self.counted.clear();
+        self.saw = false;
         self.hellos.clear();
         self.waits_us.clear();
         (self.received, self.in_time_us) = (Received::default(), None);

@@ -9,7 +9,7 @@ use tollgate_shared::time::Timestamp;
 pub const BEGINNING_US: u64 = 1_800_000_000_000_000;
 
 /// The clocks of one host.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
     at_us: u64,
     mono_us: u64,

@@ -38,7 +38,7 @@ struct Renamed {
     replaced: Option<FileRef>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     files: BTreeMap<PathBuf, FileRef>,
     /// Removed files whose removal is not durable.
@@ -66,20 +66,11 @@ pub struct SimDisk(Arc<Mutex<State>>);
 impl SimDisk {
     /// An empty disk.
     pub fn new(random: Random) -> Self {
-        Self(Arc::new(Mutex::new(State {
-            files: BTreeMap::new(),
-            removed: BTreeMap::new(),
-            renamed: Vec::new(),
-            locked: false,
-            crash_in: None,
-            crashed: false,
-            room_bytes: None,
-            without_room: 0,
-            syncs_fail: false,
-            failed_syncs: 0,
-            truncates_late: false,
+        let state = State {
             random,
-        })))
+            ..State::default()
+        };
+        Self(Arc::new(Mutex::new(state)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -4,9 +4,11 @@
 //! pass, in order, with the same bytes. What a journal has kept when it is opened is checked in `log_opening`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use tollgate_log::journal::core::{Core as Journal, JournalCommand};
 use tollgate_log::journal::disk::Disk;
+use tollgate_log::journal::snapshots::Snapshots;
 use tollgate_log::journal::{Ack, JournalConfig};
 use tollgate_log::{Answer, Append, Delivered, LogEvent, Stream};
 
@@ -22,7 +24,7 @@ use super::world::World;
 pub(super) const LOG_EVENTS_MAX: usize = 64;
 
 /// The journal's directory on its disk.
-pub(super) const JOURNAL_DIR: &str = "journal";
+const JOURNAL_DIR: &str = "journal";
 
 /// How often an idle journal takes a turn.
 pub(super) const IDLE_TURN_US: u64 = 1_000_000;
@@ -73,6 +75,15 @@ impl LogHost {
             },
             LogPlan::Shared => Self::Shared(SharedLog::new(plan.partitions)),
         }
+    }
+
+    /// Where an aggregator of a plan keeps its snapshots: with a journal, on the journal's disk.
+    pub(super) fn snapshots(&self, plan: &Plan, owner: usize) -> Snapshots {
+        let disk = match self {
+            Self::Journal { disk, .. } if !plan.is_plain => disk.clone(),
+            _ => SimDisk::new(Random::of(plan.seed, "snapshots", owner as u64)),
+        };
+        Snapshots::beside(Path::new(JOURNAL_DIR), Arc::new(disk))
     }
 
     fn disk(plan: &Plan) -> SimDisk {

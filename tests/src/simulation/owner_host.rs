@@ -5,13 +5,10 @@
 //! publishes is compared with the second engine before any agent receives it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::Path;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use tollgate_log::Chunks;
 use tollgate_log::journal::core::JournalCommand;
-use tollgate_log::journal::snapshots::Snapshots;
 use tollgate_log::{LogEvent, Stream, Ticket};
 use tollgate_server::core::event::{Event as CoreEvent, LimitsFile, Now, Peer};
 use tollgate_server::core::snapshots::Policy;
@@ -25,10 +22,7 @@ use tollgate_shared::wire::frame::Topic;
 
 use super::agent_transport::Wiring;
 use super::clock::Clock;
-use super::disk::SimDisk;
 use super::faults::LOG_WAYS;
-use super::log_host::JOURNAL_DIR;
-pub use super::log_host::LogHost;
 use super::plan::{LogPlan, Plan};
 use super::random::Random;
 use super::shared_host::LogCut;
@@ -56,6 +50,7 @@ pub(super) struct Doom {
 }
 
 /// The host of an aggregator.
+#[derive(Default)]
 pub struct OwnerHost {
     pub(super) index: usize,
     pub(super) partitions: u32,
@@ -76,8 +71,6 @@ pub struct OwnerHost {
     /// The limits file.
     pub file: String,
     pub(super) doom: Option<Doom>,
-    /// Its snapshots, unless it is in a fleet; with a journal they are on the journal's disk.
-    pub(super) snapshots: Snapshots,
     pub(super) writing: BTreeMap<u32, (u64, Chunks)>,
     pub(super) session: Session,
     /// By resource, of this process: the last sequence of its topic, and the watermarks published on it.
@@ -105,11 +98,7 @@ pub struct OwnerHost {
 
 impl OwnerHost {
     /// The host of a plan's aggregator, with nothing running.
-    pub fn new(plan: &Plan, index: usize, log: &LogHost) -> Self {
-        let disk = match log {
-            LogHost::Journal { disk, .. } if !plan.is_plain => disk.clone(),
-            _ => SimDisk::new(Random::of(plan.seed, "snapshots", index as u64)),
-        };
+    pub fn new(plan: &Plan, index: usize) -> Self {
         Self {
             index,
             partitions: plan.partitions,
@@ -119,35 +108,14 @@ impl OwnerHost {
                 (LogPlan::Shared, true) => Some(format!("fleet-{}", index % plan.groups).into()),
                 (LogPlan::Journal { .. }, _) => None,
             },
-            life: 0,
-            core: None,
             clock: Clock::new(
                 plan.owner_drift_ppm[index],
                 plan.wall_us(plan.owner_wall_off_us[index]),
             ),
-            started_mono_us: 0,
-            connections: BTreeMap::new(),
             turn_at_us: u64::MAX,
-            stalled_until_us: 0,
-            waiting: VecDeque::new(),
             file: plan.documents[0].text(),
-            doom: None,
-            snapshots: Snapshots::beside(Path::new(JOURNAL_DIR), Arc::new(disk)),
-            writing: BTreeMap::new(),
-            session: Session::default(),
-            published: BTreeMap::new(),
-            delivered: BTreeMap::new(),
-            tickets: BTreeMap::new(),
-            commands: Vec::new(),
-            log_due: false,
-            appends_due: false,
-            log_events: 0,
-            log_last_us: 0,
-            answers_last_us: 0,
-            log_cuts: [None; LOG_WAYS.len()],
-            crashes_in_opening: (0, 0),
-            opening_power: false,
             random: Random::of(plan.seed, "owner", index as u64),
+            ..Self::default()
         }
     }
 
@@ -350,7 +318,8 @@ impl World {
             } else if saved {
                 let (upto, chunks) = written;
                 let handed_out = |sink: &mut dyn FnMut(Vec<u8>)| chunks.into_iter().for_each(sink);
-                saved = host.snapshots.save(partition, upto, handed_out).is_ok();
+                let snapshots = &mut self.snapshots[owner];
+                saved = snapshots.save(partition, upto, handed_out).is_ok();
                 if self.log.has_crashed() {
                     self.see("crash in writing a snapshot");
                     return self.owner_dies(owner);

@@ -27,8 +27,8 @@ impl World {
             return;
         };
         if !self.plan.fleet {
-            start.snapshots = self.owners[owner].snapshots.read_all(self.plan.partitions);
-            self.owners[owner].snapshots.remove_half_written();
+            start.snapshots = self.snapshots[owner].read_all(self.plan.partitions);
+            self.snapshots[owner].remove_half_written();
             if self.log.has_crashed() {
                 return self.crashed_in_opening(owner);
             }

@@ -33,7 +33,7 @@ pub enum LogPlan {
 }
 
 /// One agent.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentPlan {
     /// Calls a second.

@@ -7,7 +7,7 @@
 pub const CERTAIN_PPM: u32 = 1_000_000;
 
 /// A stream of numbers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Random(u64);
 
 impl Random {

@@ -124,7 +124,7 @@ impl World {
         if self.plan.is_plain || self.plan.fleet {
             return;
         }
-        self.owners[owner].snapshots.remove(partition, upto);
+        self.snapshots[owner].remove(partition, upto);
         if self.log.has_crashed() {
             self.owner_dies(owner);
         }

@@ -10,14 +10,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use tollgate_log::journal::snapshots::Snapshots;
+
 use super::agent_holds::Offered;
 use super::agent_host::AgentHost;
 use super::arrivals::SendingProcess;
 use super::clock::Clock;
 pub use super::held::{Death, Returns};
+use super::log_host::LogHost;
 use super::net::Net;
 use super::operators::Operators;
-use super::owner_host::{LogHost, OwnerHost};
+use super::owner_host::OwnerHost;
 use super::plan::Plan;
 use super::quiescent_effect::QuiescentCalls;
 use super::random::Random;
@@ -50,6 +53,8 @@ pub struct World {
     pub agents: Vec<AgentHost>,
     /// The aggregators.
     pub owners: Vec<OwnerHost>,
+    /// The snapshots of each aggregator, unless it is in a fleet.
+    pub(super) snapshots: Vec<Snapshots>,
     pub log: LogHost,
     /// The clock that stamps the log's records.
     pub log_clock: Clock,
@@ -110,7 +115,10 @@ impl World {
                 .map(|a| AgentHost::new(&plan, a))
                 .collect(),
             owners: (0..plan.owners)
-                .map(|owner| OwnerHost::new(&plan, owner, &log))
+                .map(|owner| OwnerHost::new(&plan, owner))
+                .collect(),
+            snapshots: (0..plan.owners)
+                .map(|owner| log.snapshots(&plan, owner))
                 .collect(),
             log,
             log_clock: Clock::new(0, plan.wall_us(0)),
