@@ -217,14 +217,17 @@ fn a_bad_plan_or_option_has_a_fitting_exit_code() {
     let dir = tempfile::tempdir().expect("a directory");
     let nowhere = dir.path().join("no/where");
     let bad = dir.path().join("bad.json");
-    std::fs::write(&bad, r#"{"seed": 1}"#).expect("it is written");
+    let plan = Plan::draw(1)
+        .json()
+        .replace(r#""seed":"#, r#""sead":1,"seed":"#);
+    std::fs::write(&bad, plan).expect("it is written");
     let of = |option: &str, path: &Path| format!("{option} {}", path.display());
     for (args, code, expected) in [
         (of("--plan", &nowhere), 66, "no/where: cannot be read: "),
         (
             of("--plan", &bad),
             65,
-            "bad.json: is no plan: missing field",
+            "bad.json: is no plan: unknown field `sead`",
         ),
         (of("--from 1 --out", &nowhere), 73, "cannot be written: "),
         (of("--from 1 --shrink", &nowhere), 73, "cannot be written: "),

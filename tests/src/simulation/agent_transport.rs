@@ -83,11 +83,7 @@ impl World {
 
     /// Hands the messages of a link to the network. If the way is cut, they wait where they are.
     pub(super) fn send_messages(&mut self, agent: usize, owner: usize) {
-        let edge = Edge {
-            agent,
-            owner,
-            way: Way::Up,
-        };
+        let edge = Way::Up.between(agent, owner);
         let connection = self.agents[agent].links[owner].connection;
         if connection == 0 {
             return;
@@ -247,11 +243,7 @@ impl World {
         (agent, owner): (usize, usize),
         ways: &[Way],
     ) -> Option<u64> {
-        let edges = ways.iter().map(|way| Edge {
-            agent,
-            owner,
-            way: *way,
-        });
+        let edges = ways.iter().map(|way| way.between(agent, owner));
         let cut = edges.clone().any(|edge| self.net.is_cut(edge));
         if cut || !self.owners[owner].is_up() {
             let wire = self.agents[agent].wire(wiring, owner);
@@ -356,11 +348,7 @@ impl World {
         topic: Topic,
     ) {
         // A subscription travels the other way on the feed's connection, and is no faster than a message.
-        let edge = Edge {
-            agent,
-            owner,
-            way: Way::Up,
-        };
+        let edge = Way::Up.between(agent, owner);
         let at_us = match self.net.send(edge, self.now_us) {
             Sent::Arrives { at_us, .. } => at_us,
             // TCP retransmits it.

@@ -1,7 +1,7 @@
 //! Compares the engine's answer to a record with the model's.
 //!
 //! Engine and model share no type, so everything is converted into one form here. Compared are the statements
-//! about each scope of a rate (the end of its denial and, unless several versions come at once, the cause), the
+//! about each scope of a rate (the end of its denial and the cause), the
 //! results for a record's entries, resource by resource, the totals that are due, the sum of the corrections of
 //! stamps, and whether a tick counted. Not compared is what the model does not know: copies, refused calls,
 //! candidates. Nor is it compared which entry of a resource had which part of its counts, and the results of
@@ -51,19 +51,7 @@ pub fn rulings(
 ) -> Result<(), String> {
     let got = stated(&rulings.statements);
     let expected = expected(outcome);
-    let several_versions = matches!(record, Record::LimitsActivation(_));
-    if several_versions {
-        // Several versions may change an end and change it back: the engine then states both.
-        for (scope, denied) in &expected {
-            let end = |of: &Option<(u64, Cause)>| of.map(|(end_us, _)| end_us);
-            if got.get(scope).map(end) != Some(end(denied)) {
-                return Err(format!(
-                    "{scope:?}: {:?}, the model: {denied:?}",
-                    got.get(scope)
-                ));
-            }
-        }
-    } else if !same(&got, &expected) {
+    if !same(&got, &expected) {
         return Err(format!("statements {got:?}, the model: {expected:?}"));
     }
     if let Record::Hits(batch) = record {

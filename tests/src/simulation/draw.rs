@@ -146,12 +146,8 @@ impl Plan {
     fn draw_sizes(seed: u64, random: &mut Random) -> Self {
         let log = match random.below(5) {
             0 | 1 => LogPlan::Shared,
-            2 => LogPlan::Journal {
-                is_synced: true,
-                segment_bytes: random.spread(2_000, 1 << 20),
-            },
-            _ => LogPlan::Journal {
-                is_synced: false,
+            n => LogPlan::Journal {
+                is_synced: n == 2,
                 segment_bytes: random.spread(2_000, 1 << 20),
             },
         };
@@ -159,7 +155,8 @@ impl Plan {
             LogPlan::Shared => random.between(1, 3) as usize,
             LogPlan::Journal { .. } => 1,
         };
-        let agents: Vec<AgentPlan> = (0..random.between(1, 3)).map(|_| agent(random)).collect();
+        let count = random.between(1, 3);
+        let mut agents: Vec<AgentPlan> = (0..count).map(|_| agent(random)).collect();
         let mut documents = vec![Document::draw(random)];
         for _ in 0..random.below(4) {
             let last = &documents[documents.len() - 1];
@@ -172,13 +169,10 @@ impl Plan {
             1..=3 => random.between(90_000_000, 200_000_000),
             _ => random.spread(3_000_000, 40_000_000),
         };
-        let mut agents = agents;
         for agent in &mut agents {
             match pace {
                 0 => (agent.calls_per_s, agent.every_us) = (random.between(1, 4), 1_500_000),
-                1..=3 => {
-                    (agent.calls_per_s, agent.every_us) = (random.between(10, 100), 50_000);
-                }
+                1..=3 => (agent.calls_per_s, agent.every_us) = (random.between(10, 100), 50_000),
                 _ => {}
             }
             // Very frequent calls find little more, and cost time in which more plans can be run.

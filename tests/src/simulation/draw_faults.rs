@@ -39,11 +39,9 @@ pub(super) fn first(plan: &Plan, random: &mut Random) -> Vec<Episode> {
 }
 
 fn edge(plan: &Plan, random: &mut Random) -> Edge {
-    Edge {
-        agent: random.below(plan.agents.len() as u64) as usize,
-        owner: random.below(plan.owners as u64) as usize,
-        way: *random.pick(&WAYS),
-    }
+    let agent = random.below(plan.agents.len() as u64) as usize;
+    let owner = random.below(plan.owners as u64) as usize;
+    random.pick(&WAYS).between(agent, owner)
 }
 
 fn fault(plan: &Plan, random: &mut Random, kind: u64) -> Option<Fault> {

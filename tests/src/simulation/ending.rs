@@ -6,6 +6,7 @@
 //! scopes whose denials are in force.
 
 use tollgate_server::core::recordings::Waiting;
+use tollgate_server::core::view::{Query, Reply};
 use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::Scope;
@@ -80,7 +81,7 @@ impl World {
 
     /// Law 4: an aggregator's state equals the second engine's, wherever it stands.
     fn check_digests(&mut self, owner: usize) {
-        let Some(view) = self.digests(owner) else {
+        let Some(Reply::Digests(view)) = self.ask(owner, Query::Digests) else {
             return;
         };
         for found in view.partitions {
@@ -173,7 +174,7 @@ impl World {
     }
 
     fn check_owner_at_end(&mut self, owner: usize) {
-        let Some(readiness) = self.readiness(owner) else {
+        let Some(Reply::Readiness(readiness)) = self.ask(owner, Query::Readiness) else {
             let what = format!(
                 "owner {owner} runs no process, life {}",
                 self.owners[owner].life
@@ -185,7 +186,7 @@ impl World {
             return self.violated(7, "owners are ready at the end", what);
         }
         let latest = self.watch.latest_version();
-        if let Some(view) = self.digests(owner) {
+        if let Some(Reply::Digests(view)) = self.ask(owner, Query::Digests) {
             let rules = |partition: u32| {
                 let mut ruling = view.partitions.iter().filter(|one| one.stage == "ruling");
                 ruling.any(|one| one.partition == partition)
@@ -219,7 +220,8 @@ impl World {
             .iter()
             .map(|one| one.stated_since(since_us));
         let stated: u64 = stated.sum();
-        if let Some(gauges) = self.counted(owner).map(|counted| counted.gauges)
+        if let Some(Reply::Counters(counted)) = self.ask(owner, Query::Counters)
+            && let gauges = counted.gauges
             && (0 < gauges.totals_waiting || stated < gauges.denials_waiting)
         {
             let what = format!(
@@ -240,7 +242,8 @@ impl World {
 
     /// Law 4, as aggregators see it: state digests of other groups agree with their own.
     fn check_state_digests(&mut self, owner: usize) {
-        if let Some(counters) = self.counted(owner).map(|counted| counted.counters) {
+        if let Some(Reply::Counters(counted)) = self.ask(owner, Query::Counters) {
+            let counters = counted.counters;
             let cover = &mut self.watch.cover;
             cover.add("states of two owners compared", counters.states_compared);
             cover.add("partition held back", counters.held_back);

@@ -92,12 +92,8 @@ impl World {
                 });
             }
             Fault::NoSnapshots => self.no_snapshots += 1,
-            Fault::SlowLog { by_us } => {
-                self.answers_late_us = by_us;
-            }
-            Fault::SlowAppends { by_us } => {
-                self.appends_late_us = by_us;
-            }
+            Fault::SlowLog { by_us } => self.answers_late_us = by_us,
+            Fault::SlowAppends { by_us } => self.appends_late_us = by_us,
             Fault::Retention { records } => self.retention(records),
             Fault::TopicAnew => self.topic_anew(),
             Fault::Push { document } => self.push(document),
@@ -108,9 +104,7 @@ impl World {
                 });
             }
             Fault::Act { owner, does, draw } => self.operator_acts(owner, does, draw),
-            Fault::Burst { agent, times } => {
-                self.agents[agent].times = times;
-            }
+            Fault::Burst { agent, times } => self.agents[agent].times = times,
             Fault::Move {
                 partition,
                 to,

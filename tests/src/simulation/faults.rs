@@ -17,6 +17,14 @@ pub enum Way {
     Feed,
 }
 
+impl Way {
+    /// This direction between an agent and an aggregator.
+    pub fn between(self, agent: usize, owner: usize) -> Edge {
+        let way = self;
+        Edge { agent, owner, way }
+    }
+}
+
 /// All directions.
 pub const WAYS: [Way; 3] = [Way::Up, Way::Down, Way::Feed];
 

@@ -2,8 +2,6 @@
 //!
 //! Knows nothing of the model's answers.
 
-use std::ops::Bound;
-
 use tollgate_model as model;
 use tollgate_model::log::{HitEntry, HitsRecord, LogInput};
 use tollgate_replay::model_check::{act_to_model, entry_to_model, total_to_model};
@@ -61,52 +59,44 @@ impl Watch {
     ) -> model::log::RecordOutcome {
         let (model, cover) = (&mut self.ruled[partition as usize].model, &mut self.cover);
         let mut outcome = model::log::RecordOutcome::default();
-        let mut known = model.version().unwrap_or(0);
-        while known < version {
-            let up_to = |end: u64| (Bound::Excluded(known), Bound::Included(end));
-            let mut acts = self.made.range(up_to(version));
-            let act = acts.find(|(_, made)| !made.act.is_limits());
-            // All limits up to the next act are applied at once, as if there were no acts.
-            let limits = self.limits.range(up_to(act.map_or(version, |(at, _)| *at)));
-            let versions: Vec<_> = limits.map(|(at, limits)| (*at, limits.clone())).collect();
-            if !versions.is_empty() {
-                let changes = model.apply(&LogInput::Limits {
+        // This model does not cover copies.
+        let wanted = |resource: &str, domain: &str| {
+            !COPIES.contains(&resource)
+                && partition_of_pair(resource, domain, self.partitions) == partition
+        };
+        for version in model.version().unwrap_or(0) + 1..=version {
+            let made = self.made.get(&version).map(|made| &*made.act);
+            let act = made.filter(|act| !act.is_limits());
+            let input = match (act, self.limits.get(&version)) {
+                (Some(act), _) => {
+                    let limits = self.book.get(version).map(|version| &version.limits);
+                    LogInput::Amendment {
+                        offset,
+                        appended_us,
+                        version,
+                        act: act_to_model(act, limits, &wanted),
+                    }
+                }
+                (None, Some(limits)) => LogInput::Limits {
                     offset,
                     appended_us,
-                    versions,
+                    versions: vec![(version, limits.clone())],
+                },
+                // A record that lost the race for a version.
+                (None, None) => continue,
+            };
+            let changes = model.apply(&input).changes;
+            for change in &changes {
+                let cause = change.denied.map(|denial| denial.cause);
+                cover.see(match (act, cause) {
+                    (None, None) => "denial lifted by a version",
+                    (None, Some(_)) => "denial ruled anew by a version",
+                    (Some(_), None) => "denial lifted by an act",
+                    (Some(_), Some(model::Cause::Banned)) => "denial by ban",
+                    (Some(_), Some(_)) => "denial ruled anew by an act",
                 });
-                for change in &changes.changes {
-                    cover.see(match change.denied {
-                        None => "denial lifted by a version",
-                        Some(_) => "denial ruled anew by a version",
-                    });
-                }
-                outcome.changes.extend(changes.changes);
             }
-            known = version;
-            if let Some((at, made)) = act {
-                let limits = self.book.get(*at).map(|version| &version.limits);
-                // This model does not cover copies.
-                let wanted = |resource: &str, domain: &str| {
-                    !COPIES.contains(&resource)
-                        && partition_of_pair(resource, domain, self.partitions) == partition
-                };
-                let changes = model.apply(&LogInput::Amendment {
-                    offset,
-                    appended_us,
-                    version: *at,
-                    act: act_to_model(&made.act, limits, &wanted),
-                });
-                for change in &changes.changes {
-                    cover.see(match change.denied.map(|denial| denial.cause) {
-                        None => "denial lifted by an act",
-                        Some(model::Cause::Banned) => "denial by ban",
-                        Some(_) => "denial ruled anew by an act",
-                    });
-                }
-                outcome.changes.extend(changes.changes);
-                known = *at;
-            }
+            outcome.changes.extend(changes);
         }
         outcome
     }

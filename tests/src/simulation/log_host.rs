@@ -182,6 +182,8 @@ impl World {
             format!("owner {owner} follows {stream:?} {partition} from {from}")
         });
         if stream == Stream::Hits {
+            let is_again = 1 < self.owners[owner].life && from < self.watch.len(stream, partition);
+            self.see_if("records delivered again", is_again);
             let versions = &self.watch.ruled[partition as usize].versions;
             let known = from.checked_sub(1).and_then(|at| versions.get(at as usize));
             let behind = known.is_some_and(|known| 0 < *known && Some(known) != versions.last());

@@ -6,11 +6,9 @@
 
 use bytes::Bytes;
 use tollgate_agent::simulation::SocketEvent;
-use tollgate_api::state::{DigestsView, Readiness};
-use tollgate_log::Append;
 use tollgate_server::core::announce::TOPIC_KEY_UNPROTECTED;
 use tollgate_server::core::event::{Effect, Event as CoreEvent, Peer};
-use tollgate_server::core::view::{Counted, Query, Reply};
+use tollgate_server::core::view::{Query, Reply};
 use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
@@ -20,7 +18,7 @@ use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::StatementKind;
 use tollgate_shared::wire::verdict::{Verdict, VerdictFrame};
 
-use super::plan::{Edge, Way};
+use super::plan::Way;
 use super::trace::hash_of;
 use super::world::World;
 
@@ -78,21 +76,13 @@ impl World {
     pub(super) fn perform_one(&mut self, owner: usize, effect: Effect) {
         match effect {
             Effect::Append(append) => {
-                let Append {
-                    stream,
-                    partition,
-                    ref record,
-                    ..
-                } = append;
-                self.event(
-                    &[22, owner as u64, u64::from(partition), hash_of(record)],
-                    || {
-                        format!(
-                            "owner {owner} appends to {stream:?} {partition}: {}",
-                            kind_of(record)
-                        )
-                    },
-                );
+                let (stream, partition) = (append.stream, append.partition);
+                let record = &append.record;
+                let numbers = [22, owner as u64, u64::from(partition), hash_of(record)];
+                self.event(&numbers, || {
+                    let kind = kind_of(record);
+                    format!("owner {owner} appends to {stream:?} {partition}: {kind}")
+                });
                 self.append(owner, append);
             }
             Effect::Follow {
@@ -167,16 +157,11 @@ impl World {
                 );
             }
         }
-        let edge = Edge {
-            agent,
-            owner,
-            way: Way::Down,
-        };
         let event = SocketEvent::LinkMessage {
             peer: owner,
             message: message.into(),
         };
-        self.send_to_agent(edge, connection, event);
+        self.send_to_agent(Way::Down.between(agent, owner), connection, event);
     }
 
     pub(super) fn publish(&mut self, owner: usize, topic: Topic, bytes: Vec<u8>) {
@@ -213,17 +198,12 @@ impl World {
             .map(|(connection, one)| (*connection, one.agent))
             .collect();
         for (connection, agent) in subscribers {
-            let edge = Edge {
-                agent,
-                owner,
-                way: Way::Feed,
-            };
             let event = SocketEvent::FeedFrame {
                 peer: owner,
                 topic,
                 frame: frame.clone(),
             };
-            self.send_to_agent(edge, connection, event);
+            self.send_to_agent(Way::Feed.between(agent, owner), connection, event);
         }
     }
 
@@ -364,27 +344,6 @@ impl World {
             Effect::Reply { reply, .. } => Some(*reply),
             _ => None,
         })
-    }
-
-    pub(super) fn digests(&mut self, owner: usize) -> Option<DigestsView> {
-        match self.ask(owner, Query::Digests)? {
-            Reply::Digests(view) => Some(view),
-            _ => None,
-        }
-    }
-
-    pub(super) fn readiness(&mut self, owner: usize) -> Option<Readiness> {
-        match self.ask(owner, Query::Readiness)? {
-            Reply::Readiness(view) => Some(view),
-            _ => None,
-        }
-    }
-
-    pub(super) fn counted(&mut self, owner: usize) -> Option<Box<Counted>> {
-        match self.ask(owner, Query::Counters)? {
-            Reply::Counters(counted) => Some(counted),
-            _ => None,
-        }
     }
 }
 

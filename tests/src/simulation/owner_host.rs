@@ -75,8 +75,6 @@ pub struct OwnerHost {
     pub(super) session: Session,
     /// By resource, of this process: the last sequence of its topic, and the watermarks published on it.
     pub(super) published: BTreeMap<Box<str>, (u64, BTreeMap<u32, LogPosition>)>,
-    /// How far records of hits were delivered, by partition, in all lives; and when.
-    delivered: BTreeMap<u32, (u64, u64)>,
     /// Appended records, by ticket.
     pub(super) tickets: BTreeMap<Ticket, (Stream, u32, Bytes)>,
     /// Commands for the journal.
@@ -236,7 +234,6 @@ impl World {
                 // There was more than the log's beginning to catch up with.
                 self.see_if("catch-up finished", 1 < *next);
             }
-            self.note_delivered(owner, &event);
             if let LogEvent::Broken { why, .. } = &event {
                 let what = format!("owner {owner}: {why}");
                 return self.violated(5, "the log can be read", what);
@@ -246,32 +243,6 @@ impl World {
                 return;
             }
         }
-    }
-
-    /// Notes records that are delivered to an aggregator again, in this life or a later one.
-    fn note_delivered(&mut self, owner: usize, event: &LogEvent) {
-        let LogEvent::Delivered {
-            stream: Stream::Hits,
-            partition,
-            records,
-        } = event
-        else {
-            return;
-        };
-        let lost_us = self.watch.accounts.lost_us.unwrap_or(0);
-        let delivered = &mut self.owners[owner].delivered;
-        let (upto, at_us) = delivered.get(partition).copied().unwrap_or((0, 0));
-        // Records that a log accepted after it lost others are new.
-        let again = records.iter().filter(|one| one.offset < upto);
-        let again = again.filter(|_| lost_us < at_us).count() as u64;
-        if let Some(last) = records.last() {
-            let upto = match lost_us < at_us {
-                true => upto.max(last.offset + 1),
-                false => last.offset + 1,
-            };
-            delivered.insert(*partition, (upto, self.now_us));
-        }
-        self.watch.cover.add("record delivered again", again);
     }
 
     pub(super) fn owner_receives(&mut self, owner: usize, connection: u64, message: &Bytes) {
