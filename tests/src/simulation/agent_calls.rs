@@ -294,7 +294,7 @@ impl World {
     /// Law 3: a refusal is justified.
     pub(super) fn refused(&mut self, agent: usize, (r, d): (usize, usize), denied: &Denied) {
         self.refusals += 1;
-        let Some(code) = denied.code() else {
+        if denied.code().is_none() {
             // An agent may refuse on its own a call that the limits which it knows never grant.
             let (resource, domain) = (RESOURCES[r], DOMAINS[d]);
             let version = self.known_version(agent, r);
@@ -302,19 +302,17 @@ impl World {
                 && self.watch.is_granted_nothing_by(version, resource, domain)
             {
                 let is_closed = self.watch.is_closed_by(version, resource, domain);
-                self.watch
-                    .cover
-                    .see_if("call refused by a limit of 0", is_closed);
+                self.see_if("call refused by a limit of 0", is_closed);
                 return;
             }
             let what = format!("agent {agent} refused by {:?}", denied.cause());
             return self.violated(3, "nobody refuses by policy here", what);
-        };
+        }
         self.see(match denied.scope() {
             Scope::Resource => "call refused by whole resource",
             _ => "call refused by pair",
         });
         let pair = (RESOURCES[r], DOMAINS[d]);
-        self.check_refusal(agent, pair, denied, code, "a refusal is justified");
+        self.check_refusal(agent, pair, denied, "a refusal is justified");
     }
 }

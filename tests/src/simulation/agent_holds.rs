@@ -74,17 +74,21 @@ impl Holding {
         }
     }
 
+    /// Copies of a resource in use, of the holds that `are_meant`.
+    fn copies_in_use(&self, resource: usize, are_meant: impl Fn(&InUse) -> bool) -> u64 {
+        let is_it = |(of, one): &&(usize, InUse)| *of == resource && are_meant(one);
+        let of_it = self.in_use.iter().filter(is_it);
+        of_it.map(|(_, one)| u64::from(one.hold.copies())).sum()
+    }
+
     /// Copies of a resource in use.
     pub fn held(&self, resource: usize) -> u64 {
-        let of_it = self.in_use.iter().filter(|(of, _)| *of == resource);
-        of_it.map(|(_, one)| u64::from(one.hold.copies())).sum()
+        self.copies_in_use(resource, |_| true)
     }
 
     /// The greatest number of copies of a resource that one domain may have in use: a seized hold may be its own.
     pub fn held_by(&self, resource: usize, domain: usize) -> u64 {
-        let of_it = { self.in_use.iter() }
-            .filter(|(of, one)| *of == resource && one.domain.is_none_or(|of_it| of_it == domain));
-        of_it.map(|(_, one)| u64::from(one.hold.copies())).sum()
+        self.copies_in_use(resource, |one| one.domain.is_none_or(|of| of == domain))
     }
 
     /// Copies of all resources in use.
@@ -94,13 +98,10 @@ impl Holding {
 
     /// Copies of a resource in use that count, as far as the agent knows.
     pub fn counting(&self, resource: usize) -> u64 {
-        let is_over = |hold: &Hold| {
-            let number = hold.number();
-            number.is_some_and(|number| self.over.contains(&(resource, number)))
-        };
-        let of_it = self.in_use.iter().filter(|(of, _)| *of == resource);
-        let counting = of_it.filter(|(_, one)| !is_over(&one.hold));
-        counting.map(|(_, one)| u64::from(one.hold.copies())).sum()
+        self.copies_in_use(resource, |one| {
+            let number = one.hold.number();
+            number.is_none_or(|number| !self.over.contains(&(resource, number)))
+        })
     }
 
     /// The callback for changes of holds of a process that starts.
@@ -382,13 +383,9 @@ impl World {
         d: usize,
         denied: &Denied,
     ) {
-        let Some(code) = denied.code() else {
-            return;
-        };
         self.see("copies refused as full");
         let pair = (COPIES[resource], DOMAINS[d]);
-        let check = "a refusal of copies is justified";
-        self.check_refusal(agent, pair, denied, code, check);
+        self.check_refusal(agent, pair, denied, "a refusal of copies is justified");
     }
 }
 

@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, VecDeque};
 use tollgate_agent::simulation::{Identity, SimulatedAgent, SocketEvent};
 use tollgate_agent::{Agent, Rate};
 use tollgate_shared::epoch::{EpochSecret, SECRET_BYTES};
-use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::FromAggregator;
 
@@ -170,12 +169,8 @@ impl AgentHost {
     pub(super) fn set_clocks(&self, now_us: u64) {
         if let Some(process) = &self.process {
             let since_us = self.clock.mono_us(now_us) - self.started_mono_us;
-            process.set_clocks(since_us, self.wall(now_us));
+            process.set_clocks(since_us, self.clock.wall(now_us));
         }
-    }
-
-    fn wall(&self, now_us: u64) -> Timestamp {
-        self.clock.wall(now_us)
     }
 
     /// Notes an answer to the newest hello.
@@ -189,11 +184,6 @@ impl AgentHost {
             self.received.round_trips.insert(*peer, now_us - asked_us);
             self.hellos.remove(peer);
         }
-    }
-
-    /// The agent's name in the trace.
-    pub fn name(&self) -> String {
-        format!("agent {}.{}", self.index, self.life)
     }
 }
 
@@ -239,7 +229,7 @@ impl World {
             format!("agent {agent}.{life} dies")
         });
         for owner in &mut self.owners {
-            owner.forget_agent(agent);
+            owner.connections.retain(|_, one| one.agent != agent);
         }
     }
 
@@ -247,18 +237,11 @@ impl World {
     pub(super) fn with_agent(&mut self, agent: usize, act: impl FnOnce(&mut SimulatedAgent)) {
         let host = &mut self.agents[agent];
         host.set_clocks(self.now_us);
-        if let Some(process) = &mut host.process {
-            act(process);
-            self.after_agent(agent);
-        }
-    }
-
-    pub(super) fn after_agent(&mut self, agent: usize) {
-        let Some(process) = &mut self.agents[agent].process else {
+        let Some(process) = &mut host.process else {
             return;
         };
-        let requests = process.take_requests();
-        for request in requests {
+        act(process);
+        for request in process.take_requests() {
             self.grant(agent, request);
         }
         for owner in 0..self.owners.len() {

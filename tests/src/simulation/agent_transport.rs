@@ -394,8 +394,7 @@ impl World {
                 self.event(&[9, agent as u64, hash_of(message)], || {
                     format!("agent {agent} is told {}", describe_answer(message))
                 });
-                let message = message.clone();
-                self.check_answer(agent, &message);
+                self.check_answer(agent, message);
             }
             SocketEvent::FeedFrame { frame, .. } => {
                 self.event(&[10, agent as u64, hash_of(frame)], || {

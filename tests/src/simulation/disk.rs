@@ -38,83 +38,51 @@ struct Renamed {
     replaced: Option<FileRef>,
 }
 
+/// What is on a disk, and how it fails.
 #[derive(Debug, Default)]
-struct State {
+pub(super) struct DiskState {
     files: BTreeMap<PathBuf, FileRef>,
     /// Removed files whose removal is not durable.
     removed: BTreeMap<PathBuf, FileRef>,
     /// Renames that are not durable, in order.
     renamed: Vec<Renamed>,
     locked: bool,
-    crash_in: Option<u64>,
-    crashed: bool,
-    room_bytes: Option<u64>,
+    /// The host stops after this many more operations.
+    pub(super) crash_in: Option<u64>,
+    pub(super) crashed: bool,
+    /// How many more bytes can be written.
+    pub(super) room_bytes: Option<u64>,
     /// Number of writes without room.
-    without_room: u64,
-    syncs_fail: bool,
+    pub(super) without_room: u64,
+    pub(super) syncs_fail: bool,
     /// Number of syncs that failed.
-    failed_syncs: u64,
-    /// Whether truncated data may be back after a power cut. Otherwise it is gone at once.
-    truncates_late: bool,
+    pub(super) failed_syncs: u64,
+    /// Whether truncated data may be back after a power cut, until the file is synced. Otherwise it is gone at once.
+    pub(super) truncates_late: bool,
     random: Random,
 }
 
 /// The disk of one host.
 #[derive(Clone, Debug)]
-pub struct SimDisk(Arc<Mutex<State>>);
+pub struct SimDisk(Arc<Mutex<DiskState>>);
 
 impl SimDisk {
     /// An empty disk.
     pub fn new(random: Random) -> Self {
-        let state = State {
+        let state = DiskState {
             random,
-            ..State::default()
+            ..DiskState::default()
         };
         Self(Arc::new(Mutex::new(state)))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, DiskState> {
         self.0.lock().expect("one thread, and it did not panic")
-    }
-
-    /// Stops the host at the n-th operation from now.
-    pub fn crash_in(&self, operations: u64) {
-        self.state().crash_in = Some(operations);
     }
 
     /// Whether the host has stopped.
     pub fn has_crashed(&self) -> bool {
         self.state().crashed
-    }
-
-    /// Sets how many more bytes can be written.
-    pub fn set_room(&self, bytes: Option<u64>) {
-        self.state().room_bytes = bytes;
-    }
-
-    /// The number of writes without room.
-    pub fn without_room(&self) -> u64 {
-        self.state().without_room
-    }
-
-    /// Sets whether syncs fail.
-    pub fn set_syncs_fail(&self, fail: bool) {
-        self.state().syncs_fail = fail;
-    }
-
-    /// From now on truncated data is gone for good only once the file is synced.
-    pub fn set_truncates_late(&self) {
-        self.state().truncates_late = true;
-    }
-
-    /// The number of syncs that failed.
-    pub fn failed_syncs(&self) -> u64 {
-        self.state().failed_syncs
-    }
-
-    /// Cancels a crash that was set but has not occurred.
-    pub fn forget_crash(&self) {
-        self.state().crash_in = None;
     }
 
     /// The host is up again, so that another process may start.
@@ -126,7 +94,7 @@ impl SimDisk {
     /// Cuts the power: any part of the unsynced data may be left.
     pub fn cut_power(&self) {
         let mut state = self.state();
-        let State {
+        let DiskState {
             files,
             removed,
             renamed,
@@ -194,7 +162,7 @@ impl File {
     }
 }
 
-impl State {
+impl DiskState {
     fn may_sync(&mut self) -> io::Result<()> {
         if self.syncs_fail {
             self.failed_syncs += 1;

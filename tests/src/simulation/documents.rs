@@ -183,11 +183,7 @@ impl Resource {
         self.default.constraints = constraints;
         for domain in DOMAINS {
             if random.one_in(6) {
-                let own = Own {
-                    constraints: Constraints::draw_own(random),
-                    ..Own::default()
-                };
-                self.set_own(domain, own);
+                self.set_constraints(domain, Constraints::draw_own(random));
             }
         }
     }
@@ -197,12 +193,7 @@ impl Resource {
         self.default.constraints = before.default.constraints.clone();
         for (domain, own) in &before.domains {
             if own.constraints != Constraints::default() {
-                let constraints = own.constraints.clone();
-                let own = Own {
-                    constraints,
-                    ..Own::default()
-                };
-                self.set_own(domain, own);
+                self.set_constraints(domain, own.constraints.clone());
             }
         }
         let changed = match random.below(self.domains.len() as u64 + 2) as usize {
@@ -220,10 +211,16 @@ impl Resource {
     }
 
     /// Sets a domain's own constraints, beside its other statements.
-    fn set_own(&mut self, domain: &str, own: Own) {
+    fn set_constraints(&mut self, domain: &str, constraints: Constraints) {
         match self.domains.iter_mut().find(|(of, _)| *of == domain) {
-            Some((_, known)) => known.constraints = own.constraints,
-            None => self.domains.push((domain.to_owned(), own)),
+            Some((_, known)) => known.constraints = constraints,
+            None => {
+                let own = Own {
+                    constraints,
+                    ..Own::default()
+                };
+                self.domains.push((domain.to_owned(), own));
+            }
         }
     }
 }
@@ -293,33 +290,5 @@ fn change(random: &mut Random, resource: &mut Resource) {
         (3, Some(tier)) => tier.limit /= 2,
         (_, Some(tier)) => tier.limit = tier.limit * 2 + 1,
         (_, None) => tiers.push(tier(random)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tollgate_limits::Limits;
-
-    fn parses(document: &Document) {
-        let text = document.text();
-        if let Err(faults) = Limits::parse(&text) {
-            panic!("{text}\n{faults}");
-        }
-    }
-
-    #[test]
-    fn every_document_parses() {
-        let mut random = Random::of(1, "documents", 0);
-        let mut document = Document::draw(&mut random);
-        let mut copies = CopyLimits::draw(&mut random);
-        for _ in 0..500 {
-            copies = copies.draw_like(&mut random);
-            document.copies = random.one_in(2).then(|| copies.clone());
-            parses(&document);
-            let mut next = document.draw_like(&mut random);
-            next.constrain(random.one_in(2).then_some(&document), &mut random);
-            document = next;
-        }
     }
 }

@@ -12,7 +12,6 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::Scope;
 
 use super::copy_limits::COPIES;
-use super::disk::SimDisk;
 use super::documents::DOMAINS;
 use super::held::is_member;
 use super::plan::QUIET_US;
@@ -160,9 +159,9 @@ impl World {
             let what = format!("owners by group and partition: {:?}", self.assigned);
             self.violated(7, "every partition is ruled at the end", what);
         }
-        let without_room = self.log.on_disk(SimDisk::without_room);
+        let without_room = self.log.on_disk(|disk| disk.without_room);
         self.watch.cover.add("disk full", without_room);
-        let failed_syncs = self.log.on_disk(SimDisk::failed_syncs);
+        let failed_syncs = self.log.on_disk(|disk| disk.failed_syncs);
         self.watch.cover.add("sync failed", failed_syncs);
         for agent in 0..self.agents.len() {
             self.check_agent_at_end(agent);
@@ -257,7 +256,8 @@ impl World {
     fn check_agent_at_end(&mut self, agent: usize) {
         let host = &self.agents[agent];
         let Some(process) = &host.process else {
-            let what = format!("{} has ended, expected one more life", host.name());
+            let life = host.life;
+            let what = format!("agent {agent}.{life} has ended, expected one more life");
             return self.violated(7, "agents are up at the end", what);
         };
         let stats = process.agent().stats();

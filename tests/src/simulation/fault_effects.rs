@@ -78,13 +78,13 @@ impl World {
                 });
             }
             Fault::DiskFull { room_bytes } => {
-                self.log.on_disk(|disk| disk.set_room(Some(room_bytes)));
+                self.log.on_disk(|disk| disk.room_bytes = Some(room_bytes));
             }
             Fault::Appends {
                 refused_ppm,
                 taken_ppm,
             } => self.appends_refused = (refused_ppm, taken_ppm),
-            Fault::SyncsFail => self.log.on_disk(|disk| disk.set_syncs_fail(true)),
+            Fault::SyncsFail => self.log.on_disk(|disk| disk.syncs_fail = true),
             Fault::LogCut { owner, way, lost } => {
                 self.owners[owner].log_cuts[way as usize] = Some(LogCut {
                     until_us: to_us,
@@ -152,14 +152,14 @@ impl World {
             Fault::Crash { owner, .. }
             | Fault::Stop { owner, .. }
             | Fault::CrashInOpening { owner, .. } => self.owner_may_return(owner),
-            Fault::SyncsFail => self.log.on_disk(|disk| disk.set_syncs_fail(false)),
+            Fault::SyncsFail => self.log.on_disk(|disk| disk.syncs_fail = false),
             Fault::LogCut { owner, way, .. } => self.owners[owner].log_cuts[way as usize] = None,
             Fault::Die { agent } => self.agent_starts(agent),
             Fault::AgentClock { agent, by_us } => self.agents[agent].clock.jump(now_us, -by_us),
             Fault::OwnerClock { owner, by_us } => self.owners[owner].clock.jump(now_us, -by_us),
             Fault::LogClock { by_us } => self.log_clock.jump(now_us, -by_us),
             Fault::ClockStops(whose) => self.wall_clock(whose).go_on(now_us),
-            Fault::DiskFull { .. } => self.log.on_disk(|disk| disk.set_room(None)),
+            Fault::DiskFull { .. } => self.log.on_disk(|disk| disk.room_bytes = None),
             Fault::Appends { .. } => self.appends_refused = (0, 0),
             Fault::NoSnapshots => self.no_snapshots -= 1,
             Fault::Burst { agent, .. } => self.agents[agent].times = 1,

@@ -4,23 +4,12 @@
 
 use tollgate_model as model;
 use tollgate_model::log::{HitEntry, HitsRecord, LogInput};
-use tollgate_replay::model_check::{act_to_model, entry_to_model, total_to_model};
+use tollgate_replay::model_check::act_to_model;
 use tollgate_shared::names::partition_of_pair;
-use tollgate_shared::wire::hits::{HitBatch, Sender};
-use tollgate_shared::wire::record::Totals;
+use tollgate_shared::wire::hits::Sender;
 
 use super::copy_limits::COPIES;
 use super::watch::{Kept, Watch};
-
-pub(super) fn feed_hits(
-    model: &mut model::PartitionModel,
-    offset: u64,
-    kept: &Kept,
-    batch: &HitBatch<'_>,
-) -> model::log::RecordOutcome {
-    let entries = batch.hits().iter().map(|hit| entry_to_model(batch, hit));
-    feed_entries(model, (offset, kept), &batch.sender, entries.collect())
-}
 
 /// Feeds a record of an agent, with its hits if it has any.
 pub(super) fn feed_entries(
@@ -38,15 +27,6 @@ pub(super) fn feed_entries(
         sent_us: sender.sent.as_micros(),
         entries,
     }))
-}
-
-pub(super) fn feed_totals(
-    model: &mut model::PartitionModel,
-    offset: u64,
-    totals: &Totals<'_>,
-) -> model::log::RecordOutcome {
-    let totals = vec![total_to_model(totals)];
-    model.apply(&LogInput::Totals { offset, totals })
 }
 
 impl Watch {

@@ -98,16 +98,6 @@ impl Ruled {
         }
     }
 
-    /// Counts again, hold by hold.
-    ///
-    /// # Errors
-    ///
-    /// A wrong count.
-    pub(super) fn count_again(&self) -> Result<(), String> {
-        let audit = self.engine.audit_copies();
-        audit.map_err(|fault| fault.to_string())
-    }
-
     /// The true time and the log time until which silent agents may not be missed, because ticks paused. Log time may
     /// stand still meanwhile.
     fn excused_until_us(&self) -> (u64, u64) {
@@ -142,14 +132,15 @@ impl Ruled {
 }
 
 impl Watch {
-    /// Counts everything again, also in logs that lost records since.
+    /// Counts everything again, hold by hold, also in logs that lost records since.
     ///
     /// # Errors
     ///
     /// A wrong count.
     pub(super) fn count_again(&self) -> Result<(), String> {
         let mut all = self.ruled.iter().chain(&self.past);
-        all.try_for_each(Ruled::count_again)
+        all.try_for_each(|ruled| ruled.engine.audit_copies())
+            .map_err(|fault| fault.to_string())
     }
 
     /// The least limit of one domain that any version had for a resource of copies.

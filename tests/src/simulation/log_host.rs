@@ -12,7 +12,7 @@ use tollgate_log::journal::snapshots::Snapshots;
 use tollgate_log::journal::{Ack, JournalConfig};
 use tollgate_log::{Answer, Append, Delivered, LogEvent, Stream};
 
-use super::disk::SimDisk;
+use super::disk::{DiskState, SimDisk};
 use super::plan::{LogPlan, Plan};
 use super::random::Random;
 use super::shared_log::SharedLog;
@@ -53,12 +53,14 @@ pub enum LogHost {
 impl LogHost {
     /// The log of a plan.
     pub fn new(plan: &Plan) -> Self {
+        let disk = SimDisk::new(Random::of(plan.seed, "disk", 0));
+        disk.state().truncates_late = !plan.is_plain;
         match plan.log {
             LogPlan::Journal {
                 is_synced,
                 segment_bytes,
             } => Self::Journal {
-                disk: Self::disk(plan),
+                disk,
                 config: JournalConfig {
                     partitions: plan.partitions,
                     ack: match is_synced {
@@ -86,25 +88,17 @@ impl LogHost {
         Snapshots::beside(Path::new(JOURNAL_DIR), Arc::new(disk))
     }
 
-    fn disk(plan: &Plan) -> SimDisk {
-        let disk = SimDisk::new(Random::of(plan.seed, "disk", 0));
-        if !plan.is_plain {
-            disk.set_truncates_late();
-        }
-        disk
-    }
-
     /// Calls `act` on the disk of a journal. A shared log has none.
-    pub(super) fn on_disk<T: Default>(&self, act: impl FnOnce(&SimDisk) -> T) -> T {
+    pub(super) fn on_disk<T: Default>(&self, act: impl FnOnce(&mut DiskState) -> T) -> T {
         match self {
-            Self::Journal { disk, .. } => act(disk),
+            Self::Journal { disk, .. } => act(&mut disk.state()),
             Self::Shared(_) => T::default(),
         }
     }
 
     /// Whether the machine stopped in an operation of its disk.
     pub(super) fn has_crashed(&self) -> bool {
-        self.on_disk(SimDisk::has_crashed)
+        self.on_disk(|disk| disk.crashed)
     }
 
     /// Notes that the process that had the log open is gone.

@@ -132,11 +132,6 @@ impl OwnerHost {
         self.connections.insert(connection, one);
     }
 
-    /// Drops the connections of an agent whose process is gone.
-    pub fn forget_agent(&mut self, agent: usize) {
-        self.connections.retain(|_, one| one.agent != agent);
-    }
-
     /// Its time.
     pub fn now(&self, now_us: u64) -> Now {
         Now {

@@ -8,7 +8,6 @@
 use tollgate_agent::simulation::SocketEvent;
 use tollgate_server::core::Core;
 
-use super::disk::SimDisk;
 use super::log_host::{IDLE_TURN_US, LogHost};
 use super::owner_host::Doom;
 use super::shared_log::Session;
@@ -82,7 +81,7 @@ impl World {
             power,
         });
         if in_disk {
-            self.log.on_disk(|disk| disk.crash_in(after / 4));
+            self.log.on_disk(|disk| disk.crash_in = Some(after / 4));
         }
     }
 
@@ -90,7 +89,7 @@ impl World {
     pub(super) fn owner_may_return(&mut self, owner: usize) {
         let host = &mut self.owners[owner];
         (host.doom, host.crashes_in_opening.0) = (None, 0);
-        self.log.on_disk(SimDisk::forget_crash);
+        self.log.on_disk(|disk| disk.crash_in = None);
         self.owner_starts(owner);
     }
 

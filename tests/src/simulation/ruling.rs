@@ -16,28 +16,26 @@ use tollgate_engine::engine::Fate;
 use tollgate_limits::versions::LimitsBook;
 use tollgate_model::copies::CopiesOutcome;
 use tollgate_model::log::{LogInput, RecordOutcome};
+use tollgate_replay::model_check::{entry_to_model, total_to_model};
 use tollgate_shared::wire::heartbeat::Heartbeat;
 use tollgate_shared::wire::holds::HoldBatch;
 use tollgate_shared::wire::record::Record;
 
 use super::compare;
 use super::copies_compare;
-use super::feeding::{feed_entries, feed_hits, feed_totals};
+use super::feeding::feed_entries;
 use super::trace::Violation;
 use super::watch::{Kept, Ruled, Watch};
 
-/// The log position of a record.
+/// A record at its log position.
 #[derive(Clone, Copy)]
-struct At {
+struct At<'a> {
     partition: u32,
     offset: u64,
-    /// The log's append time.
-    appended_us: u64,
-    /// The true time of the append.
-    at_us: u64,
+    kept: &'a Kept,
 }
 
-impl At {
+impl At<'_> {
     fn violation(self, law: u8, check: &'static str, what: impl Display) -> Violation {
         let (partition, offset) = (self.partition, self.offset);
         let what = format!("partition {partition}, offset {offset}: {what}");
@@ -60,15 +58,14 @@ impl Watch {
         let at = At {
             partition,
             offset,
-            appended_us: kept.appended.as_micros(),
-            at_us: kept.at_us,
+            kept,
         };
         let record = Record::decode(&kept.bytes)
             .map_err(|error| at.violation(4, "what is appended can be read", error))?;
         let ruled = &mut self.ruled[partition as usize];
         let pairs = ruled.engine.pairs();
         ruled.apply(offset, kept, &record, &self.book);
-        let outcome = self.feed(at, kept, &record);
+        let outcome = self.feed(at, &record);
         let copies = self.feed_copies(partition, kept, &record, outcome.as_ref());
         let ruled = &self.ruled[partition as usize];
         if let Some(stop) = ruled.rulings.stopped() {
@@ -94,14 +91,18 @@ impl Watch {
     }
 
     /// The model's answer to a record; `None`: the model does not know such records.
-    fn feed(&mut self, at: At, kept: &Kept, record: &Record<'_>) -> Option<RecordOutcome> {
-        let offset = at.offset;
+    fn feed(&mut self, at: At<'_>, record: &Record<'_>) -> Option<RecordOutcome> {
+        let (offset, kept) = (at.offset, at.kept);
+        let appended_us = kept.appended.as_micros();
         let ruled = &mut self.ruled[at.partition as usize];
         match record {
-            Record::Hits(batch) => Some(feed_hits(&mut ruled.model, offset, kept, batch)),
+            Record::Hits(batch) => {
+                let entries = batch.hits().iter().map(|hit| entry_to_model(batch, hit));
+                let (model, entries) = (&mut ruled.model, entries.collect());
+                Some(feed_entries(model, (offset, kept), &batch.sender, entries))
+            }
             Record::Tick(tick) => {
-                let appended_us = kept.appended.as_micros();
-                let taken = (offset, at.at_us, appended_us);
+                let taken = (offset, kept.at_us, appended_us);
                 ruled.ticks.entry(tick.instance).or_default().push(taken);
                 let of_another = ruled.rulings.fates.contains(&Fate::OfAnotherLog);
                 let tick = LogInput::Tick {
@@ -110,9 +111,12 @@ impl Watch {
                 };
                 (!of_another).then(|| ruled.model.apply(&tick))
             }
-            Record::Totals(totals) => Some(feed_totals(&mut ruled.model, offset, totals)),
+            Record::Totals(totals) => {
+                let totals = vec![total_to_model(totals)];
+                Some(ruled.model.apply(&LogInput::Totals { offset, totals }))
+            }
             Record::LimitsActivation(activation) => {
-                let at_log = (offset, kept.appended.as_micros());
+                let at_log = (offset, appended_us);
                 Some(self.feed_activation(at.partition, at_log, activation.version))
             }
             // Copies have a separate model, but their records count among their agent's.
@@ -127,7 +131,7 @@ impl Watch {
 
     fn compare_rates(
         &mut self,
-        at: At,
+        at: At<'_>,
         record: &Record<'_>,
         outcome: &RecordOutcome,
     ) -> Result<(), Violation> {
@@ -143,7 +147,7 @@ impl Watch {
 
     fn compare_copies(
         &mut self,
-        at: At,
+        at: At<'_>,
         record: &Record<'_>,
         rates: Option<&RecordOutcome>,
         outcome: &CopiesOutcome,
@@ -162,9 +166,10 @@ impl Watch {
         if !matches!(record, Record::Hits(_)) {
             copies_compare::held(&ruled.engine, &ruled.copies)
                 .map_err(|what| at.violation(6, "engine and model hold the same", what))?;
-            copies_compare::denied(&ruled.stated, &ruled.copies, at.appended_us).map_err(
-                |what| at.violation(6, "what is full is said to be, and nothing else", what),
-            )?;
+            let appended_us = at.kept.appended.as_micros();
+            copies_compare::denied(&ruled.stated, &ruled.copies, appended_us).map_err(|what| {
+                at.violation(6, "what is full is said to be, and nothing else", what)
+            })?;
         }
         let cover = &mut self.cover;
         cover.see_if("checked: a record of holds in turn", fate.is_some());

@@ -6,7 +6,6 @@
 use tollgate_log::LogEvent;
 use tollgate_server::core::event::Event as CoreEvent;
 
-use super::disk::SimDisk;
 use super::log_host::LogHost;
 use super::owner_host::Doom;
 use super::world::World;
@@ -92,7 +91,7 @@ impl World {
         let (times, within) = host.crashes_in_opening;
         if 0 < times {
             let operations = host.random.below(within);
-            self.log.on_disk(|disk| disk.crash_in(operations));
+            self.log.on_disk(|disk| disk.crash_in = Some(operations));
         }
     }
 
@@ -115,7 +114,7 @@ impl World {
     /// The journal is open: a crash that was set for the opening did not occur.
     pub(super) fn has_opened(&mut self, owner: usize) {
         if 0 < self.owners[owner].crashes_in_opening.0 {
-            self.log.on_disk(SimDisk::forget_crash);
+            self.log.on_disk(|disk| disk.crash_in = None);
         }
     }
 
