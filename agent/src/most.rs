@@ -88,7 +88,7 @@ impl Mosts {
             known.resource == resource.id
                 && *known.domain == *domain
                 && now < known.until
-                && resource.public().version <= known.version
+                && resource.public().limits_version() <= known.version
         });
         let of_all = resource.most();
         known.map_or(of_all, |known| known.most.min(of_all))
@@ -144,7 +144,16 @@ mod tests {
             (mosts.of(&resource, "acme", NOW), resource.most_of_any()),
             (10, 10)
         );
-        resource.learn(&limits(5, None));
+        // A ban is version 5, and leaves the limits as they were.
+        resource.learn(&Public {
+            limits_of: 4,
+            ..limits(5, None)
+        });
+        assert_eq!(
+            (mosts.of(&resource, "acme", NOW), resource.most_of_any()),
+            (10, 10)
+        );
+        resource.learn(&limits(6, None));
         assert_eq!(mosts.of(&resource, "acme", NOW), u64::MAX);
         assert_eq!(resource.most_of_any(), u64::MAX);
     }

@@ -242,7 +242,7 @@ impl Resource {
         let most = public.most.filter(|_| public.kind == Kind::Rate);
         let most = most.unwrap_or(u64::MAX);
         self.most.store(most, Ordering::Relaxed);
-        if public.version <= self.most_version.load(Ordering::Relaxed) {
+        if public.limits_version() <= self.most_version.load(Ordering::Relaxed) {
             self.most_of_any.fetch_min(most, Ordering::Relaxed);
         } else {
             // Older limits' maxima of single domains no longer hold.
@@ -283,9 +283,9 @@ impl Resource {
         if public.version < known.version {
             return false;
         }
-        let version = public.version;
         let is_other = Public {
-            version,
+            version: public.version,
+            limits_of: public.limits_of,
             ..Public::clone(&known)
         } != *public;
         let blind_changed = known.blind != public.blind;
@@ -327,7 +327,8 @@ impl Resource {
     pub(crate) fn forget_version(&self) {
         let mut known = self.public.write().unwrap_or_else(PoisonError::into_inner);
         if known.version != 0 {
-            Arc::make_mut(&mut known).version = 0;
+            let known = Arc::make_mut(&mut known);
+            (known.version, known.limits_of) = (0, 0);
         }
     }
 

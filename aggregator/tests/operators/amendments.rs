@@ -2,6 +2,7 @@
 //! author and reason, survive a restart, and are replayed by an audit.
 
 mod audited;
+mod large_calls;
 mod switched;
 
 use std::path::Path;

@@ -204,9 +204,22 @@ pub struct Public {
     /// limits of their own where the resource grants nothing to these. Empty unless `kind` is [`Kind::Rate`].
     #[serde(deserialize_with = "closed", skip_serializing_if = "is_default")]
     pub closed: Box<[Box<str>]>,
+    /// The version whose limits these are, if versions after it were operators' acts that left limits as they were; 0:
+    /// it is `version`. See [`Public::limits_version`].
+    #[serde(skip_serializing_if = "is_default")]
+    pub limits_of: u64,
 }
 
 impl Public {
+    /// The version whose limits these are, which denials by these limits state. A ban is a version, too, and leaves
+    /// the limits as they were.
+    pub fn limits_version(&self) -> u64 {
+        match self.limits_of {
+            0 => self.version,
+            version => version,
+        }
+    }
+
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut public: Self = named::read(reader, "public limits")?;
         public.copies = match public.kind {

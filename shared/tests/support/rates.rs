@@ -216,6 +216,7 @@ pub fn snapshot(writer: &mut Writer) {
         copies: None,
         descriptors: Box::default(),
         closed: Box::default(),
+        limits_of: 0,
     };
     FromAggregator::Snapshot(Snapshot {
         nonce: 1,

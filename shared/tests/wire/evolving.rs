@@ -203,7 +203,7 @@ fn each_field_may_be_missing_but_those_that_always_were() {
     }
     let written = named::message(0, &all_public());
     let fields = Map::of(&written);
-    // All but `refused`, `copies`, `descriptors` and `closed`, which have their defaults.
+    // All but `refused`, `copies`, `descriptors`, `closed` and `limits_of`, which have their defaults.
     assert_eq!(fields.0.len(), 15);
     for (name, _) in &fields.0 {
         let read = public_of(&fields.without(name)).expect(name);

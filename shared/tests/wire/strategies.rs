@@ -110,13 +110,14 @@ prop_compose! {
             vec![QuotaUnit::Day, QuotaUnit::Week, QuotaUnit::Month, QuotaUnit::Year])), 0..4),
         most: Option<u64>, least: Option<u64>, global: Option<u64>, keeps_estimates: bool, addresses in prop::option::of((0u8..=32, 0u8..=128)),
         closed in prop::collection::btree_set("[a-z0-9.:/-]{1,20}", 0..4),
+        limits_of: u64,
     ) -> Public {
         let window = |(limit, w)| PublicTier { limit, window: Span::from_micros(w) };
         Public {
             windows: windows.into_iter().map(window).collect(),
             bucket: bucket.map(|(tokens, period, burst)| PublicBucket { tokens, period: Span::from_micros(period), burst }),
             quotas: quotas.into_iter().map(|(limit, unit)| PublicQuota { limit, unit }).collect(),
-            most, least, global, keeps_estimates,
+            most, least, global, keeps_estimates, limits_of,
             closed: closed.into_iter().map(Box::from).collect(),
             addresses: addresses.map(|(v4, v6)| AddressPrefixes { v4, v6 }),
             ..Public::default()

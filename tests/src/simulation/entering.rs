@@ -144,6 +144,7 @@ mod tests {
                     digest: [0; 32],
                     text: document.into(),
                     limits: Arc::new(limits),
+                    limits_of: number,
                     made: None,
                 }),
             }

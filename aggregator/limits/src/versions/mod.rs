@@ -51,6 +51,8 @@ pub struct Version {
     pub text: Text,
     /// The effective limits: the document with the rows beside it, and the switches.
     pub limits: Arc<Limits>,
+    /// The version whose limits these are: itself, or an earlier one if it is an act that leaves limits as they are.
+    pub limits_of: u64,
     /// The operator's act, if it is an amendment.
     pub made: Option<Arc<Made>>,
 }
@@ -242,8 +244,10 @@ impl LimitsBook {
             Err(why) => return void(push, why),
         };
         self.switches.turn(&amendment.act);
+        let before = self.latest().filter(|_| !amendment.act.is_limits());
         let version = Arc::new(Version {
             number,
+            limits_of: before.map_or(number, |before| before.limits_of),
             digest: digest(record),
             text: document.text.clone(),
             limits: self.switches.over(&document.limits),
@@ -304,6 +308,7 @@ impl LimitsBook {
         };
         let version = Version {
             number: offset,
+            limits_of: offset,
             digest: document.text.digest(),
             text: document.text.clone(),
             limits: self.switches.over(&document.limits),

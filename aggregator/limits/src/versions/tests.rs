@@ -153,6 +153,7 @@ fn an_amendment_is_a_version_over_the_document_that_it_expects() {
         panic!("{entered:?}");
     };
     assert_eq!((version.number, &*version.text), (3, ONE));
+    assert_eq!(version.limits_of, 2, "a reset leaves limits as they are");
     assert_eq!(version.digest, digest(&record.2));
     assert_eq!(version.text.digest(), digest(ONE.as_bytes()));
     let made = version.made.as_ref().unwrap();
@@ -168,6 +169,11 @@ fn an_amendment_is_a_version_over_the_document_that_it_expects() {
     assert_eq!(why(late), conflict);
     assert_eq!(why(book.enter(5, &pushed(5, 2, TWO))), conflict);
     assert_eq!(book.latest_number(), 3);
+    let switched = amendment(6, 6, 3, kill(Some(true)));
+    read(&mut book, &switched).expect("it is read");
+    read(&mut book, &amendment(7, 7, 6, reset())).expect("it is read");
+    let limits_of = book.versions().map(|version| version.limits_of);
+    assert_eq!(limits_of.collect::<Vec<_>>(), [2, 2, 6, 6]);
 }
 
 #[test]

@@ -177,6 +177,20 @@ impl SnapshotResponder {
     }
 }
 
+/// What agents learn about a resource.
+fn public_of(limits: &LimitsState, resource: &str) -> Public {
+    let Some(version) = limits.book.latest() else {
+        return Public::default();
+    };
+    Public {
+        limits_of: match version.limits_of == version.number {
+            true => 0,
+            false => version.limits_of,
+        },
+        ..version.limits.public(resource, version.number)
+    }
+}
+
 fn next_part(
     now: Now,
     giving: &mut SnapshotAnswer,
@@ -188,18 +202,13 @@ fn next_part(
         let now = ready.get(then.partition).map(|ready| ready.watermark);
         now.is_some_and(|now| now.log == then.log && then.ruled <= now.ruled)
     });
-    let latest = limits.book.latest();
-    let public = |resource: &str| match latest {
-        Some(version) => version.limits.public(resource, version.number),
-        None => Public::default(),
-    };
     let mut topics = Vec::new();
     let mut room = STATEMENTS_MAX;
     while TOPIC_STATEMENTS < room {
         let Some(resource) = giving.resources.get(giving.next) else {
             break;
         };
-        let public = public(resource);
+        let public = public_of(limits, resource);
         let weight = TOPIC_STATEMENTS + lists_sent(&public);
         if room <= weight && !topics.is_empty() {
             break;
