@@ -3,6 +3,7 @@
 
 mod audited;
 mod large_calls;
+mod networks;
 mod switched;
 
 use std::path::Path;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! domain ── who ──> class ──> (limit of the domain, the groups it belongs to)
+//! 10.1.2.3, without a limit of its own ──> 10.1.0.0/16, the longest network with one ──> that limit, and no groups
 //! ```
 //!
 //! Knows nothing of documents and plans, of holds or of time. What stays true: every limit here is
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_shared::time::Span;
 
-use tollgate_limits::{CopiesResource, NameTable};
+use tollgate_limits::{CopiesResource, NameTable, Networks};
 
 use super::names::CELLS_MAX;
 
@@ -30,6 +31,10 @@ pub struct CopyLimits {
     pub(super) classes: Box<[CopiesClass]>,
     names: NameTable,
     class_of_names: Box<[u32]>,
+    /// The networks among the domains that have a limit of their own.
+    networks: Networks,
+    /// For each class the one of the same limit without groups: a network's members are in none of its groups.
+    ungrouped: Box<[u32]>,
 }
 
 /// A group and its effective limit.
@@ -74,16 +79,18 @@ impl CopyLimits {
     /// The number of the class that limits a domain.
     #[inline]
     pub(super) fn class_of(&self, domain: &str) -> u32 {
-        match self.names.number_of(domain) {
-            Some(number) => self.class_of_names[number],
-            None => 0,
-        }
+        let of_name = |name: &str| Some(self.class_of_names[self.names.number_of(name)?]);
+        let of_network = |name: &str| Some(self.ungrouped[of_name(name)? as usize]);
+        of_name(domain)
+            .or_else(|| self.networks.find(domain, of_network))
+            .unwrap_or(0)
     }
 
     /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.names.heap_bytes()
             + size_of_val(&*self.class_of_names)
+            + size_of_val(&*self.ungrouped)
             + size_of_val(&*self.classes)
             + size_of_val(&*self.groups)
     }
@@ -149,10 +156,6 @@ impl CopyLimitsBuilder {
     /// The limits, each lowered to the global one if that is less.
     pub fn build(self) -> CopyLimits {
         let cap = |limit: u64| self.global.map_or(limit, |global| limit.min(global));
-        let default = CopiesClass {
-            limit: cap(self.limit),
-            groups: Box::default(),
-        };
         let mut groups_of: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for domain in self.domains.keys() {
             groups_of.insert(domain, Vec::new());
@@ -162,30 +165,29 @@ impl CopyLimitsBuilder {
                 groups_of.entry(member).or_default().push(number);
             }
         }
-        let mut classes = vec![default];
-        let mut numbers: BTreeMap<CopiesClass, u32> = BTreeMap::new();
-        numbers.insert(classes[0].clone(), 0);
-        let class_of_names = groups_of
-            .iter()
-            .map(|(domain, groups)| {
-                let own = self.domains.get(*domain).copied();
-                let class = CopiesClass {
-                    limit: cap(own.unwrap_or(self.limit)),
-                    groups: groups.clone().into_boxed_slice(),
-                };
-                *numbers.entry(class).or_insert_with_key(|class| {
-                    classes.push(class.clone());
-                    classes.len() as u32 - 1
-                })
-            })
-            .collect();
+        let networks = Networks::among(self.domains.keys().map(String::as_str));
+        let own = |domain: &str| self.domains.get(domain).copied();
+        let mut classes = Classes::default();
+        classes.number_of(cap(self.limit), &[]);
+        let mut class_of_names = Vec::with_capacity(groups_of.len());
+        for (domain, groups) in &groups_of {
+            let of_network = || networks.find(domain, own);
+            let limit = own(domain).or_else(of_network).unwrap_or(self.limit);
+            class_of_names.push(classes.number_of(cap(limit), groups));
+        }
+        let mut ungrouped = Vec::new();
+        while let Some(limit) = classes.all.get(ungrouped.len()).map(|class| class.limit) {
+            ungrouped.push(classes.number_of(limit, &[]));
+        }
         CopyLimits {
             global: self.global,
             max_age: self.max_age,
             holds_max: self.holds_max,
             names: NameTable::from_sorted(groups_of.keys().copied()),
-            class_of_names,
-            classes: classes.into_boxed_slice(),
+            class_of_names: class_of_names.into(),
+            classes: classes.all.into(),
+            networks,
+            ungrouped: ungrouped.into(),
             groups: self
                 .groups
                 .iter()
@@ -195,6 +197,26 @@ impl CopyLimitsBuilder {
                 })
                 .collect(),
         }
+    }
+}
+
+/// Classes, each with a number.
+#[derive(Debug, Default)]
+struct Classes {
+    all: Vec<CopiesClass>,
+    numbers: BTreeMap<CopiesClass, u32>,
+}
+
+impl Classes {
+    fn number_of(&mut self, limit: u64, groups: &[u32]) -> u32 {
+        let class = CopiesClass {
+            limit,
+            groups: groups.into(),
+        };
+        *self.numbers.entry(class).or_insert_with_key(|class| {
+            self.all.push(class.clone());
+            self.all.len() as u32 - 1
+        })
     }
 }
 
@@ -220,6 +242,34 @@ mod tests {
         assert_eq!(CopyLimits::from(resource.expect("sandbox")), built);
         let limit = |domain: &str| built.classes[built.class_of(domain) as usize].limit;
         assert_eq!([limit("acme"), limit("tiny"), limit("x")], [40, 1, 10]);
+    }
+
+    #[test]
+    fn an_address_has_the_limit_of_its_longest_network() {
+        let built = CopyLimits::builder(10)
+            .global(Some(40))
+            .domain("10.0.0.0/8", 50)
+            .domain("10.1.0.0/16", 3)
+            .domain("10.1.2.3", 5)
+            .domain("2001:db8::/32", 0)
+            .group("probation", 4, ["10.1.9.9", "10.0.0.0/8", "172.16.0.1"])
+            .build();
+        for (domain, limit, groups) in [
+            ("10.1.2.3", 5, 0),
+            ("10.1.2.4", 3, 0),
+            ("::ffff:10.1.2.4", 3, 0),
+            ("10.9.9.9", 40, 0),
+            ("10.1.9.9", 3, 1),
+            ("10.0.0.0/8", 40, 1),
+            ("172.16.0.1", 10, 1),
+            ("2001:db8::7", 0, 0),
+            ("2001:db9::7", 10, 0),
+            ("acme", 10, 0),
+        ] {
+            let class = &built.classes[built.class_of(domain) as usize];
+            let found = (class.limit, class.groups.len());
+            assert_eq!(found, (limit, groups), "{domain}");
+        }
     }
 
     #[test]

@@ -9,6 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::names::networks_of;
+
 /// The scope of a limit. Where several scopes have equally little room, the first in this order is named.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CopyScope {
@@ -31,7 +33,7 @@ pub struct HoldLimits {
     pub max_age_us: Option<u64>,
     /// The greatest number of holds and transfers that are kept.
     pub kept_max: usize,
-    /// The limits of single domains.
+    /// The limits of single domains, and of networks of domains.
     pub domains: BTreeMap<String, u64>,
     /// Each group's limit and members.
     pub groups: BTreeMap<String, (u64, BTreeSet<String>)>,
@@ -41,11 +43,18 @@ impl HoldLimits {
     /// The limit of a scope, if it has one.
     pub fn limit_of(&self, scope: &CopyScope) -> Option<u64> {
         let own = match scope {
-            CopyScope::Domain(name) => self.domains.get(name).copied().or(Some(self.domain)),
+            CopyScope::Domain(name) => Some(self.of_domain(name)),
             CopyScope::Group(name) => self.groups.get(name).map(|(limit, _)| *limit),
             CopyScope::Resource => self.global,
         };
         own.map(|own| own.min(self.global.unwrap_or(u64::MAX)))
+    }
+
+    /// A domain's own limit, else that of the longest network that contains it, else the default.
+    fn of_domain(&self, domain: &str) -> u64 {
+        let names = std::iter::once(domain.to_owned()).chain(networks_of(domain));
+        let mut own = names.filter_map(|name| self.domains.get(&name).copied());
+        own.next().unwrap_or(self.domain)
     }
 
     /// The groups that a domain belongs to, by name.
