@@ -5,7 +5,7 @@ use tollgate_shared::kafka_properties::is_of_connection;
 
 use crate::exit::{Exit, Failure};
 
-use super::{Global, kafka_args, serve};
+use super::{Global, kafka_args, serve, variables};
 
 /// How the agent reaches the fleet.
 #[derive(Clone, Debug, clap::Args)]
@@ -65,9 +65,8 @@ impl AgentArgs {
             false => Agent::builder(),
         };
         // Tokens may be limited to agents of certain names.
-        if let Ok(name) = std::env::var("TOLLGATE_AGENT_NAME")
-            && !name.is_empty()
-        {
+        let name = variables::text("TOLLGATE_AGENT_NAME")?;
+        if let Some(name) = name.filter(|name| !name.is_empty()) {
             builder = builder.name(&name);
         }
         for address in &self.aggregator {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate_shared::{file_mode, kafka_properties};
 
-use super::{Global, input_name, read_input};
+use super::{Global, input_name, read_input, variables};
 use crate::exit::{Exit, Failure};
 use tollgate_server::config::{Config, Given, LogKind, from_environment};
 use tollgate_server::domains::Domains;
@@ -95,7 +95,7 @@ fn load_of(
         Some(path) => (path.display().to_string(), read_input(path)?),
         None => ("tollgate.toml".to_owned(), String::new()),
     };
-    let mut given = from_environment(|variable| std::env::var(variable).ok());
+    let mut given = from_environment(variables::text)?;
     given.extend(flags);
     if let Some(text) = partitions {
         // All other faults are reported below.

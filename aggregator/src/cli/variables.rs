@@ -4,6 +4,7 @@
 //! is called `tollgate`, Kubernetes sets `TOLLGATE_SERVICE_HOST` and its like.
 
 use std::collections::BTreeSet;
+use std::env::VarError;
 use std::ffi::{OsStr, OsString};
 
 use clap::CommandFactory as _;
@@ -11,6 +12,7 @@ use clap::builder::Resettable;
 use tollgate_server::config::{OPTIONS, most_like, variable};
 
 use super::Cli;
+use crate::exit::Failure;
 
 const PREFIX: &str = "TOLLGATE_";
 
@@ -36,6 +38,19 @@ pub fn without_empty(command: clap::Command) -> clap::Command {
             false => arg,
         })
         .mut_subcommands(without_empty)
+}
+
+/// The value of a variable.
+///
+/// # Errors
+///
+/// [`Failure::Usage`] if the value is not UTF-8.
+pub fn text(name: &str) -> Result<Option<String>, Failure> {
+    match std::env::var(name) {
+        Ok(text) => Ok(Some(text)),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => Err(Failure::Usage(format!("{name}: is not UTF-8"))),
+    }
 }
 
 /// A remark for each of these names that differs a little from a setting's.

@@ -481,3 +481,17 @@ fn an_empty_variable_is_not_set() {
     assert!(output.status.success(), "{output:?}");
     assert!(dir.path().join("own/ca.pem").exists());
 }
+
+#[test]
+fn serve_refuses_a_variable_that_is_not_utf_8() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let value = std::ffi::OsStr::from_bytes(b"tok\xe9ns.toml");
+    let mut serve = tollgate();
+    serve.env("TOLLGATE_SECURITY_TOKENS_FILE", value);
+    // Without a domain key the command ends in any case.
+    let output = serve.args(["serve", "--domain-key", "none"]).output();
+    let (output, expected) = (output.unwrap(), "TOKENS_FILE: is not UTF-8");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(64), "{stderr}");
+    assert!(stderr.contains(expected), "{stderr}");
+}

@@ -317,8 +317,8 @@ fn the_compose_file_with_tls_names_existing_options_and_keys() {
         .as_mapping()
         .expect("variables");
     let text = |value: &Yaml| value.as_str().expect("a text").to_owned();
-    let settings =
-        tollgate_server::config::from_environment(|wanted| variables.get(wanted).map(text));
+    let lookup = |wanted: &str| Ok::<_, ()>(variables.get(wanted).map(text));
+    let settings = tollgate_server::config::from_environment(lookup).expect("texts");
     let of_commands = [
         "TOLLGATE_TLS_CA_FILE",
         "TOLLGATE_TLS_SERVER_NAME",

@@ -97,16 +97,21 @@ pub fn variable(path: &str) -> String {
 }
 
 /// The options given in the environment: `lookup` returns the value of a variable.
-pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Vec<Given> {
-    OPTIONS
-        .iter()
-        .filter(|path| **path != PROPERTIES)
-        .filter_map(|&path| {
-            let origin = variable(path);
-            let text = lookup(&origin)?;
-            Some(Given { path, origin, text })
-        })
-        .collect()
+///
+/// # Errors
+///
+/// The first one of `lookup`.
+pub fn from_environment<E>(
+    lookup: impl Fn(&str) -> Result<Option<String>, E>,
+) -> Result<Vec<Given>, E> {
+    let mut given = Vec::new();
+    for path in OPTIONS.into_iter().filter(|path| *path != PROPERTIES) {
+        let origin = variable(path);
+        if let Some(text) = lookup(&origin)? {
+            given.push(Given { path, origin, text });
+        }
+    }
+    Ok(given)
 }
 
 /// All sections, including nested ones.

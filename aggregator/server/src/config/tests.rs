@@ -256,12 +256,12 @@ fn a_later_layer_beats_an_earlier_one_and_is_named_by_its_fault() {
         text: text.to_owned(),
     };
     let env = from_environment(|variable| match variable {
-        "TOLLGATE_LISTEN_HTTP" => Some("127.0.0.1:2".to_owned()),
-        "TOLLGATE_JOURNAL_PARTITIONS" => Some("4".to_owned()),
-        "TOLLGATE_KAFKA_BOOTSTRAP" => Some("a:1, b:2".to_owned()),
-        _ => None,
+        "TOLLGATE_LISTEN_HTTP" => Ok::<_, ()>(Some("127.0.0.1:2".to_owned())),
+        "TOLLGATE_JOURNAL_PARTITIONS" => Ok(Some("4".to_owned())),
+        "TOLLGATE_KAFKA_BOOTSTRAP" => Ok(Some("a:1, b:2".to_owned())),
+        _ => Ok(None),
     });
-    let mut layers = env;
+    let mut layers = env.unwrap();
     layers.push(given("listen.http", "--http", "127.0.0.1:3"));
     let text = "listen.http = \"127.0.0.1:1\"\nlisten.feed = \"127.0.0.1:9\"";
     let config = Config::read("tollgate.toml", text, layers.clone(), "h").unwrap();
@@ -353,10 +353,11 @@ fn beyond_loopback_tls_and_tokens_or_an_opt_out_are_needed() {
 #[test]
 fn an_option_within_a_section_has_its_variable() {
     let env = from_environment(|variable| {
-        (variable == "TOLLGATE_LISTEN_INSECURE_FEED").then(|| "trusted-network".to_owned())
+        let is_it = variable == "TOLLGATE_LISTEN_INSECURE_FEED";
+        Ok::<_, ()>(is_it.then(|| "trusted-network".to_owned()))
     });
     let text = "listen.feed = \"[::]:7402\"\nlisten.probe = \"0.0.0.0:7409\"";
-    let config = Config::read("t", text, env, "host").expect("a configuration");
+    let config = Config::read("t", text, env.unwrap(), "host").expect("a configuration");
     assert!(config.listen.insecure.feed && config.listen.probe.is_some());
 }
 
