@@ -16,7 +16,7 @@ pub struct CandidatesView {
     /// Since when all partitions here are counted, in log time: a process counts from when it took a partition over.
     #[serde(default)]
     pub counting_from_us: u64,
-    /// The resources that have a candidate in it, by name.
+    /// The resources and patterns that have a candidate in it, by name.
     pub configured: Vec<Box<str>>,
     /// The comparisons, by partition and resource.
     pub candidates: Vec<CandidateView>,

@@ -106,8 +106,8 @@ enum LimitsVerb {
     Convert(ConvertArgs),
     /// Replaces a resource's limits by its candidate, and pushes the document
     Promote {
-        /// The resource
-        #[arg(value_parser = super::operator::name)]
+        /// The resource, or the pattern, by its name in the document
+        #[arg(value_parser = super::operator::configured_name)]
         resource: String,
         /// Changes this limits file instead, for aggregators that read their limits from a file
         #[arg(long, value_name = "FILE", conflicts_with = "expect_version")]

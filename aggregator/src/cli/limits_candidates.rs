@@ -9,18 +9,21 @@
 //! of it unchanged. Knows nothing of how candidates rule. What stays true: calls that the limits in force refused
 //! were not ruled by a candidate, and the output states that.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::Path;
 use std::str::FromStr as _;
 
 use clap::Args;
 use serde::Serialize;
-use tollgate_api::candidates::{CandidateDenialView, CandidateFigures, CandidatesView};
+use tollgate_api::candidates::{
+    CandidateDenialView, CandidateFigures, CandidateView, CandidatesView,
+};
 use toml_edit::{DocumentMut, Item, TableLike};
 
 use tollgate_limits::Limits;
 
-use super::operator::{Spoken, ended, get};
+use super::operator::{Spoken, ended, get, limits_in_force};
 use super::output::{Format, Output};
 use super::{Global, input_name, read_input};
 use crate::exit::{Exit, Failure};
@@ -35,8 +38,8 @@ const NEWEST_MAX: usize = 20;
 /// What `limits compare` takes.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct CompareArgs {
-    /// Only this resource
-    #[arg(long, value_parser = super::operator::name)]
+    /// Only this resource, or the resources that this pattern limits
+    #[arg(long, value_parser = super::operator::configured_name)]
     resource: Option<String>,
     #[command(flatten)]
     spoken: Spoken,
@@ -57,14 +60,48 @@ struct Compared {
     newest: Vec<CandidateDenialView>,
 }
 
-impl Compared {
-    fn of(answer: &CandidatesView, resource: &str) -> Self {
-        let parts = || {
-            answer
-                .candidates
-                .iter()
-                .filter(|of| *of.resource == *resource)
+/// The comparisons of one resource, by partition, and the name under which limits give it its candidate.
+#[derive(Default)]
+struct Parts<'a> {
+    configured: &'a str,
+    parts: Vec<&'a CandidateView>,
+}
+
+/// The comparisons by resource. A pattern limits each resource by itself, so its place is taken by the resources that
+/// it limits, once there are hits on one of them.
+fn by_resource(answer: &CandidatesView) -> BTreeMap<&str, Parts<'_>> {
+    let configured_for = |resource: &str| {
+        let names = answer.configured.iter().map(|name| &**name);
+        let limits = |name: &&str| match name.strip_suffix('*') {
+            Some(literal) => resource.starts_with(literal),
+            None => *name == resource,
         };
+        names
+            .filter(limits)
+            .max_by_key(|name| (*name == resource, name.len()))
+    };
+    let mut found: BTreeMap<&str, Parts<'_>> = BTreeMap::new();
+    for of in &answer.candidates {
+        if let Some(of_resource) = found.get_mut(&*of.resource) {
+            of_resource.parts.push(of);
+        } else if let Some(configured) = configured_for(&of.resource) {
+            let parts = vec![of];
+            found.insert(&of.resource, Parts { configured, parts });
+        }
+    }
+    let counted: BTreeSet<&str> = found.values().map(|of| of.configured).collect();
+    for configured in answer.configured.iter().map(|name| &**name) {
+        if !counted.contains(configured) {
+            let parts = Vec::new();
+            found.insert(configured, Parts { configured, parts });
+        }
+    }
+    found
+}
+
+impl Compared {
+    fn of(answer: &CandidatesView, resource: &str, parts: &[&CandidateView]) -> Self {
+        let parts = || parts.iter();
         let mut newest: Vec<CandidateDenialView> =
             parts().flat_map(|of| of.newest.iter().cloned()).collect();
         newest.sort_by(|a, b| (b.at_us, &a.domain).cmp(&(a.at_us, &b.domain)));
@@ -89,18 +126,22 @@ impl Compared {
 /// If no aggregator answers (69), or there is no such candidate (65).
 pub fn compare(global: &Global, args: &CompareArgs) -> Result<Exit, Failure> {
     let answer: CandidatesView = get(&args.spoken.url, "/v1/candidates", &[])?;
-    let mut names = answer.configured.clone();
-    if let Some(resource) = &args.resource {
-        names.retain(|name| **name == **resource);
-        if names.is_empty() {
-            return Err(Failure::Data(format!(
-                "resource \"{}\" has no candidate in limits version {}",
-                escaped(resource),
-                answer.version
-            )));
+    let mut found = by_resource(&answer);
+    if let Some(wanted) = args.resource.as_deref() {
+        found.retain(|resource, of| *resource == wanted || of.configured == wanted);
+        if found.is_empty() {
+            if !is_on_trial(&args.spoken.url, wanted)? {
+                return Err(Failure::Data(format!(
+                    "resource \"{}\" has no candidate in limits version {}",
+                    escaped(wanted),
+                    answer.version
+                )));
+            }
+            found.insert(wanted, Parts::default());
         }
     }
-    let compared = names.iter().map(|name| Compared::of(&answer, name));
+    let compared = found.iter();
+    let compared = compared.map(|(resource, of)| Compared::of(&answer, resource, &of.parts));
     let compared: Vec<Compared> = compared.collect();
     let mut output = global.open_output()?;
     match global.format {
@@ -117,6 +158,17 @@ pub fn compare(global: &Global, args: &CompareArgs) -> Result<Exit, Failure> {
     }
     output.finish()?;
     Ok(ended(&answer.partitions_missing))
+}
+
+/// Whether a resource has a candidate in the limits in force: a pattern may give it one before the first hit.
+fn is_on_trial(url: &str, resource: &str) -> Result<bool, Failure> {
+    // A pattern is found by its whole name, which has been compared already.
+    if resource.ends_with('*') {
+        return Ok(false);
+    }
+    let limits = limits_in_force(url)?;
+    let rate = limits.rate(resource);
+    Ok(rate.is_some_and(|rate| rate.candidate().is_some()))
 }
 
 fn print(compared: &[Compared], output: &mut Output) -> Result<(), Failure> {
@@ -300,7 +352,8 @@ mod tests {
                 "configured": ["a"], "candidates": parts, "partitions_missing": [],
             });
             let answer: CandidatesView = serde_json::from_value(answer).expect("a view");
-            let compared = Compared::of(&answer, "a");
+            let found = by_resource(&answer);
+            let compared = Compared::of(&answer, "a", &found["a"].parts);
             (compared.from_us, compared.to_us)
         };
         assert_eq!(of(20), (Some(50), Some(90)), "the candidate is younger");

@@ -201,6 +201,48 @@ async fn a_promoted_candidate_rules() {
     served.await_end();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_candidate_of_a_pattern_is_compared_and_promoted() {
+    let text = "version = 1\nrules = 2\n[rate.\"a.plain\"]\nrate = \"9/m\"\n\
+        [rate.\"a.*\"]\nrate = \"1000/m\"\n[rate.\"a.*\".candidate]\nrate = \"3/m\"\n";
+    let dir = directory(text);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let compare = |more: &str| {
+        let line = format!("limits compare --url http://{} {more}", served.http);
+        let (code, out, err) = run_line(dir.path(), &format!("{line} --format json"));
+        let rows = out
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let rows = rows.map(|row| format!("{} {}", row["resource"], row["candidate_refused"]));
+        (code, rows.collect::<Vec<_>>().join(", "), err)
+    };
+    assert_eq!(compare("").1, r#""a.*" 0"#, "before the first hit");
+    assert_eq!(compare("--resource a.b").1, r#""a.b" 0"#);
+    let mut agent = Dealer::connect(served.agents, 7).await;
+    for (resource, hits) in [("a.b", 5), ("a.c", 4), ("a.plain", 5)] {
+        agent.hit(resource, "acme", hits, PARTITIONS).await;
+    }
+    let counted = |view: &Value| of(view, "a.b", "let_through") + of(view, "a.c", "let_through");
+    served.await_json("/v1/candidates", |view| counted(view) == 9);
+    for all in ["", "--resource a.*"] {
+        assert_eq!(compare(all).1, r#""a.b" 2, "a.c" 1"#, "{all}");
+    }
+    assert_eq!(compare("--resource a.c").1, r#""a.c" 1"#);
+    for none in ["a.plain", "b", "b*"] {
+        let (code, _, err) = compare(&format!("--resource {none}"));
+        assert_eq!(code, 65, "{none}: {err}");
+    }
+    let line = "limits promote a.* --file limits.toml --reason fits";
+    let (code, _, err) = run_line(dir.path(), line);
+    assert_eq!(code, 0, "{err}");
+    let promoted = std::fs::read_to_string(dir.path().join("limits.toml")).expect("a file");
+    assert!(
+        promoted.contains("[rate.\"a.*\"]\nrate = \"3/m\""),
+        "{promoted}"
+    );
+}
+
 #[test]
 fn check_prints_candidates_without_warnings() {
     let dir = directory(LIMITS);
