@@ -19,6 +19,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use tollgate_agent::{Allowed, Cause, HttpAnswer, Rate, Refused};
+use tollgate_shared::names::check_name;
 
 use crate::state::{Shared, Undecided};
 use crate::subject::{Cost, DomainFrom};
@@ -119,6 +120,8 @@ pub(crate) fn decide(
     asked: &Asked,
     headers: &HeaderMap,
 ) -> Result<Result<Allowed, Refused>, Undecided> {
+    // The agent would count any other name under one that no limits mean, and that no command takes.
+    check_name(resource).map_err(|_| Undecided::BadResource)?;
     let from = match &asked.domain {
         Some(text) => DomainFrom::parse(text),
         None => shared.settings.domain.clone(),

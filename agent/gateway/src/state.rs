@@ -50,6 +50,8 @@ pub enum Undecided {
     BadCost,
     /// The resource is limited by copies, not by rate.
     NotRate,
+    /// No limits can have the resource's name.
+    BadResource,
     /// No rule matches a descriptor, and it does not name a resource.
     NoRule,
     /// Copies of the resource are used only once an aggregator has granted them, and this interface does not wait for
@@ -71,6 +73,7 @@ impl Undecided {
             Self::NoDomain => "no_domain",
             Self::BadCost => "bad_cost",
             Self::NotRate => "not_rate",
+            Self::BadResource => "bad_resource",
             Self::NoRule => "no_rule",
             Self::Strict => "strict",
             Self::NegativeHits => "negative_hits",
@@ -88,6 +91,9 @@ impl Undecided {
             Self::NoDomain => "the request has no domain where it is configured to be",
             Self::BadCost => "the cost is not a whole number below 4294967296",
             Self::NotRate => "the resource is limited by copies, not by rate",
+            Self::BadResource => {
+                "the resource is not a name of 1 to 256 bytes without `*` and control characters"
+            }
             Self::NoRule => "no resource is named, and no rule matches",
             Self::Strict => "the resource is strict: its copies are granted by an aggregator",
             Self::NegativeHits => "negative hits of a resource that is limited by rate",

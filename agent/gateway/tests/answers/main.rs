@@ -180,6 +180,8 @@ async fn undecidable_calls_are_let_through_with_a_reason() {
         .deny("api.search", "acme", Duration::from_secs(5));
     for (query, headers, why) in [
         ("", "", "the request has no domain"),
+        ("*?domain=name:acme", "", "the resource is not a name"),
+        ("%0A?domain=name:acme", "", "the resource is not a name"),
         ("?domain=tenant", "", "no domain is configured"),
         ("?domain=header:x-tenant", "", "the request has no domain"),
         (
