@@ -5,8 +5,9 @@
 //! cannot be replaced; `-` is stdout, as it is stdin where a file is read; if the reader closes the pipe, the command
 //! ends quietly.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use tollgate_shared::escape::{escaped, escaped_json, escaped_lines};
@@ -122,14 +123,17 @@ impl Output {
         name.push(format!(".{}.tmp", std::process::id()));
         let temporary = target.with_file_name(name);
         let file = interrupt::create_temporary(&temporary).map_err(create)?;
-        Ok(Self {
+        let replaced = std::fs::metadata(target).ok();
+        let kept = replaced.map_or(Ok(()), |replaced| keep_mode_and_owner(&file, &replaced));
+        let output = Self {
             sink: Sink::File {
                 writer: BufWriter::new(file),
                 temporary,
                 target: target.to_owned(),
             },
             coloured: color == Color::Always,
-        })
+        };
+        kept.map(|()| output).map_err(create)
     }
 
     /// Whether it is read as it is written: stdout, a pipe or a device. Anything else that is written to stdout may then
@@ -289,6 +293,14 @@ impl Output {
         };
         Failure::Io { name, source }
     }
+}
+
+/// Gives a file the mode of the file that it replaces, and its owner and group if the system allows that.
+fn keep_mode_and_owner(file: &File, replaced: &Metadata) -> io::Result<()> {
+    // Only root may give a file away.
+    let _ = fchown(file, None, Some(replaced.gid()));
+    let _ = fchown(file, Some(replaced.uid()), None);
+    file.set_permissions(replaced.permissions())
 }
 
 /// The file that a path leads to. It need not exist, also if the path is a link to it: the result is then written to

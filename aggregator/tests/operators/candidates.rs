@@ -244,6 +244,26 @@ async fn the_candidate_of_a_pattern_is_compared_and_promoted() {
 }
 
 #[test]
+fn a_promoted_file_keeps_mode_and_owner() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
+    let dir = directory(LIMITS);
+    let file = dir.path().join("limits.toml");
+    // Others than root cannot give the file away.
+    let _ = chown(&file, Some(65_534), Some(65_534));
+    let found = || {
+        let found = std::fs::metadata(&file).expect("a file");
+        (found.mode() & 0o7777, found.uid(), found.gid())
+    };
+    for (resource, mode) in [("api.search", 0o640), ("api.loose", 0o664)] {
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).expect("ours");
+        let before = found();
+        let line = format!("limits promote {resource} --file limits.toml --reason fits");
+        let (code, _, err) = run_line(dir.path(), &line);
+        assert_eq!((code, found(), before.0), (0, before, mode), "{err}");
+    }
+}
+
+#[test]
 fn check_prints_candidates_without_warnings() {
     let dir = directory(LIMITS);
     let (code, text, err) = run(dir.path(), &["check", "limits.toml"]);
