@@ -28,6 +28,9 @@ use crate::exit::{Exit, Failure};
 /// How often `--watch` asks.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
+/// How many denials are shown at most, unless the command line states another number.
+const SHOWN_MAX: usize = 1_000;
+
 /// What `denials` takes.
 #[derive(Debug, Args)]
 pub struct DenialsArgs {
@@ -43,9 +46,9 @@ pub struct DenialsArgs {
     /// Only this cause: hard, global, banned, "tier 1", …
     #[arg(long)]
     cause: Option<String>,
-    /// How many denials to list at most
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
-    limit: u32,
+    /// How many denials to list at most [default: 1000; all of them with --watch into a pipe or file]
+    #[arg(long, value_name = "N")]
+    limit: Option<u32>,
     /// Queries again every second, until SIGINT or SIGTERM ends it with exit code 0: a terminal shows the whole list, any
     /// other output only new denials
     #[arg(long)]
@@ -93,7 +96,7 @@ pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
         return watch(global, args);
     }
     let mut output = global.open_output()?;
-    let answer = list(global, args)?;
+    let answer = list(global, args, SHOWN_MAX)?;
     match global.format {
         Format::Json => {
             for denial in &answer.denials {
@@ -103,13 +106,14 @@ pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
         Format::Text => print(args, &answer, &mut output)?,
     }
     output.finish()?;
-    if 0 < answer.omitted {
-        remark!(
-            "tollgate: {} more; see --limit, or narrow the query",
-            answer.omitted
-        );
-    }
+    remark_omitted(answer.omitted);
     Ok(ended(&answer.partitions_missing))
+}
+
+fn remark_omitted(omitted: usize) {
+    if 0 < omitted {
+        remark!("tollgate: {omitted} more; see --limit, or narrow the query");
+    }
 }
 
 /// Asks again and again, until a signal ends the command, which completes its output, or its output is closed.
@@ -119,9 +123,11 @@ fn watch(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
     let live = global.format == Format::Text
         && is_stdout(global.output.as_deref())
         && std::io::stdout().is_terminal();
+    let most = if live { SHOWN_MAX } else { usize::MAX };
     let mut known = BTreeSet::new();
+    let mut are_omitted = false;
     loop {
-        let answer = list(global, args)?;
+        let answer = list(global, args, most)?;
         if live {
             // Moves the cursor home and clears the screen.
             output.clear()?;
@@ -141,6 +147,11 @@ fn watch(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
                 }
             }
             known = answer.denials.iter().filter_map(code).collect();
+            // Once, until all are listed again.
+            if !are_omitted {
+                remark_omitted(answer.omitted);
+            }
+            are_omitted = 0 < answer.omitted;
         }
         output.flush()?;
         if stop.wait(WATCH_EVERY) {
@@ -150,7 +161,12 @@ fn watch(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
     }
 }
 
-fn list(global: &Global, args: &DenialsArgs) -> Result<DenialsView<Value>, Failure> {
+/// The denials in force: as many as the command line states, or else at most `default`.
+fn list(
+    global: &Global,
+    args: &DenialsArgs,
+    default: usize,
+) -> Result<DenialsView<Value>, Failure> {
     let query = [
         ("resource", args.resource.clone()),
         (
@@ -164,7 +180,7 @@ fn list(global: &Global, args: &DenialsArgs) -> Result<DenialsView<Value>, Failu
         ),
     ];
     let list = ("/v1/denials", "denials");
-    let limit = args.limit as usize;
+    let limit = args.limit.map_or(default, |limit| limit as usize);
     // Aggregators do not filter by cause, so all are asked for.
     let asked = args.cause.as_ref().map_or(limit, |_| usize::MAX);
     let mut answer: DenialsView<Value> = pages(&args.spoken.url, list, &query, asked)?;

@@ -1,18 +1,23 @@
 //! Commands that go on until a signal ends them: what they wrote by then is complete, and theirs is exit code 0.
 
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::support::{DEADLINE, Dealer, LIMITS, directory, serve, tollgate};
 
-/// Runs a command that writes JSON into a file, ends it by a signal once it has written a line, and returns the lines.
-fn ended_by(signal: &str, dir: &Path, args: &[&str]) -> Vec<Value> {
+const PARTITIONS: u32 = 4;
+
+/// Runs a command that writes JSON into a file, ends it by a signal once it has written a line, and returns the lines,
+/// and what it wrote to stderr.
+fn ended_by(signal: &str, dir: &Path, args: &[&str]) -> (Vec<Value>, String) {
     let mut command = tollgate();
     command.current_dir(dir).args(args);
     let mut child = command
         .args(["--format", "json", "-o", "list"])
+        .stderr(Stdio::piped())
         .spawn()
         .expect("it runs");
     let temporary = dir.join(format!("list.{}.tmp", child.id()));
@@ -29,13 +34,14 @@ fn ended_by(signal: &str, dir: &Path, args: &[&str]) -> Vec<Value> {
         .args([&format!("-{signal}"), &child.id().to_string()])
         .status();
     assert!(sent.expect("kill runs").success());
-    assert_eq!(child.wait().expect("it ends").code(), Some(0), "{args:?}");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0), "{args:?}");
     assert!(!temporary.exists());
     let text = std::fs::read_to_string(dir.join("list")).expect("a file");
     let lines = text.lines();
-    lines
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect()
+    let lines = lines.map(|line| serde_json::from_str(line).expect("JSON"));
+    let stderr = String::from_utf8(output.stderr).expect("a text");
+    (lines.collect(), stderr)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -44,15 +50,37 @@ async fn a_signal_completes_the_output_of_endless_commands() {
     let served = serve(dir.path(), &[]);
     served.await_ready();
     let mut dealer = Dealer::connect(served.agents, b'e').await;
-    dealer.hit("api.search", "acme", 6, 4).await;
+    dealer.hit("api.search", "acme", 6, PARTITIONS).await;
 
     let url = format!("http://{}", served.http);
     for signal in ["INT", "TERM"] {
-        let denials = ended_by(signal, dir.path(), &["denials", "--watch", "--url", &url]);
+        let (denials, _) = ended_by(signal, dir.path(), &["denials", "--watch", "--url", &url]);
         assert_eq!(denials[0]["domain"], "acme", "{denials:?}");
         assert_eq!(denials.len(), 1, "each is listed once");
     }
     let feed = served.feed.to_string();
-    let frames = ended_by("INT", dir.path(), &["feed", "tail", "--feed", &feed]);
+    let (frames, _) = ended_by("INT", dir.path(), &["feed", "tail", "--feed", &feed]);
     assert_eq!(frames[0]["schema"], "tollgate.feed/1", "{frames:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn denials_are_watched_in_a_file_however_many_there_are() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let mut dealer = Dealer::connect(served.agents, b'w').await;
+    // More than a list without a limit shows.
+    for domain in 0..1_003 {
+        dealer
+            .hit("api.search", &domain.to_string(), 6, PARTITIONS)
+            .await;
+    }
+    let url = format!("http://{}", served.http);
+    let watch = ["denials", "--watch", "--url", &url];
+    let (lines, err) = ended_by("INT", dir.path(), &watch);
+    assert_eq!((lines.len(), &*err), (1_003, ""));
+    let (lines, err) = ended_by("INT", dir.path(), &[&watch[..], &["--limit", "2"]].concat());
+    assert_eq!(lines.len(), 2);
+    let expected = "tollgate: 1001 more; see --limit, or narrow the query\n";
+    assert_eq!(err, expected, "stated once");
 }
