@@ -78,7 +78,7 @@ pub struct BanArgs {
     #[command(flatten)]
     banned: Banned,
     /// For how long [default: until it is ended by `unban`]
-    #[arg(long = "for", value_name = "DURATION", value_parser = super::values::span, conflicts_with = "until")]
+    #[arg(long = "for", value_name = "DURATION", value_parser = super::values::some_span, conflicts_with = "until")]
     lasts: Option<Span>,
     /// Until when, as in 2026-11-30T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = super::values::date)]

@@ -39,6 +39,18 @@ pub fn span(text: &str) -> Result<Span, &'static str> {
     parse_span(text).ok_or("expected a duration, as in 10s or 1m30s")
 }
 
+/// A duration of at least a microsecond.
+///
+/// # Errors
+///
+/// What was expected.
+pub fn some_span(text: &str) -> Result<Span, &'static str> {
+    match span(text)? {
+        Span::ZERO => Err("expected a duration of at least 1us"),
+        some => Ok(some),
+    }
+}
+
 /// A rate of at least one hit.
 ///
 /// # Errors

@@ -74,6 +74,7 @@ fn every_failure_has_its_exit_code_and_a_reason() {
         ),
         ("check limits.toml -o none/out", 73, "none/out"),
         ("swerve", 64, "serve"),
+        ("ban r d --for 0s --reason x", 64, "--for"),
         ("--version", 0, "rules: 2"),
         ("completions bash", 0, "_tollgate"),
     ];
