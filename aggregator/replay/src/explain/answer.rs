@@ -273,7 +273,7 @@ pub(super) fn version_view(
     of: &Explanation,
 ) -> Option<VersionView> {
     let version = book.get(number)?;
-    let mut excerpt = excerpt(&version.text, &of.resource);
+    let mut excerpt = excerpt(&version.text, &version.limits, &of.resource);
     let row = of
         .domain
         .as_deref()
@@ -322,8 +322,9 @@ fn row_text(limits: &Limits, resource: &str, domain: &str) -> Option<String> {
     ))
 }
 
-/// The tables of a document that name a resource, as they were written.
-fn excerpt(text: &str, resource: &str) -> String {
+/// The tables of a document that name a resource, or the pattern that limits it, as they were written.
+fn excerpt(text: &str, limits: &Limits, resource: &str) -> String {
+    let resource = limits.resource(resource).map_or(resource, Resource::name);
     let named = |line: &str| {
         let inner = line.trim_start_matches('[').trim_start();
         let rest = inner
@@ -367,10 +368,13 @@ mod tests {
 
     #[test]
     fn an_excerpt_has_a_resources_tables_and_no_others() {
-        let text = "version = 1\n[rate.\"api.search\"]\nrate = \"1/s\"\n\n[rate.\"api.search\".domains.x]\nrate = \"2/s\"\n[rate.\"api.search2\"]\nrate = \"3/s\"\n[rate.plain]\nhard = 1\n";
-        let found = excerpt(text, "api.search");
+        let text = "version = 1\n[rate.\"api.search\"]\nrate = \"1/s\"\n\n[rate.\"api.search\".domains.x]\nrate = \"2/s\"\n[rate.\"api.search2\"]\nrate = \"3/s\"\n[rate.plain]\nhard = \"1/s\"\n[rate.\"web.*\"]\nrate = \"4/s\"\n";
+        let limits = Limits::parse(text).expect("it is good");
+        let found = excerpt(text, &limits, "api.search");
         assert_eq!(found.lines().count(), 4, "{found}");
         assert!(!found.contains("3/s") && found.contains("2/s"));
-        assert_eq!(excerpt(text, "plain"), "[rate.plain]\nhard = 1");
+        let of = |resource| excerpt(text, &limits, resource);
+        assert_eq!(of("plain"), "[rate.plain]\nhard = \"1/s\"");
+        assert_eq!(of("web.search"), "[rate.\"web.*\"]\nrate = \"4/s\"");
     }
 }
