@@ -9,10 +9,11 @@
 //! Knows nothing of documents. What stays true: rows that cannot be read are all refused together, each with its
 //! place.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::BufRead;
 
-use tollgate_limits::{Limits, NotChanged, Own, RateResource, Revision};
+use tollgate_limits::{Limits, NotChanged, Own, RateResource, Revision, spelt_domain};
 use tollgate_shared::escape::escaped;
 
 use super::document_edit::{FaultList, TextEdit};
@@ -70,12 +71,11 @@ pub fn rows(name: &str, table: impl BufRead) -> Result<Vec<(String, TextEdit)>, 
     let heading = heading.map_err(|fault| Failure::Data(format!("{name}:1: {fault}")))?;
     let columns = columns(name, heading.trim_start_matches('\u{feff}'))?;
     let (mut rows, mut faults) = (Vec::new(), FaultList::default());
-    let mut lines_of = HashMap::new();
     while let Some((number, line)) = lines.next_line()? {
         let place = format!("{name}:{number}");
         let read = match line {
             Ok(line) if line.trim().is_empty() => continue,
-            Ok(line) => row(line, number, &columns, &mut lines_of),
+            Ok(line) => row(line, &columns),
             Err(fault) => Err(fault),
         };
         match read {
@@ -114,11 +114,16 @@ pub fn name_as_in_log(
 ///
 /// # Errors
 ///
-/// If a row cannot be set.
+/// If a row cannot be set, or states a limit of a domain that another row states already, perhaps in another spelling.
 pub fn changed(before: &Limits, rows: &[(String, TextEdit)]) -> Result<Limits, Failure> {
     let mut revision = Revision::of(before);
     let mut faults = FaultList::default();
+    let mut places = PlacesOfLimits::default();
     for (place, change) in rows {
+        if let Some(fault) = places.stated_before(before, place, change) {
+            faults.push(|| format!("{place}: {fault}"));
+            continue;
+        }
         let domain = change.domain.as_deref().unwrap_or_default();
         match revision.set(&change.resource, domain, change.own.as_ref()) {
             Ok(()) => {}
@@ -127,6 +132,56 @@ pub fn changed(before: &Limits, rows: &[(String, TextEdit)]) -> Result<Limits, F
         }
     }
     faults.or(revision.limits()).map_err(Failure::Data)
+}
+
+/// The domain that a row for this one changes: an address as the resource limits it, a network in canonical spelling.
+/// An invalid name is returned unchanged, for [`Revision::set`] to refuse.
+pub fn domain_of_row<'d>(limits: &Limits, resource: &str, domain: &'d str) -> Cow<'d, str> {
+    let limited = match limits.rate(resource) {
+        Some(rate) => rate.limited_as(domain),
+        None => spelt_domain(domain),
+    };
+    limited.unwrap_or(Cow::Borrowed(domain))
+}
+
+/// For each limit of a domain of a resource, the place of the row that states it.
+#[derive(Default)]
+struct PlacesOfLimits<'r>(HashMap<(&'r str, Cow<'r, str>, &'static str), &'r str>);
+
+impl<'r> PlacesOfLimits<'r> {
+    /// Notes the limits of a row. If a row before it states one of them, the result is the fault.
+    fn stated_before(
+        &mut self,
+        limits: &Limits,
+        place: &'r str,
+        row: &'r TextEdit,
+    ) -> Option<String> {
+        let (resource, typed) = (&*row.resource, row.domain.as_deref().unwrap_or_default());
+        let domain = domain_of_row(limits, resource, typed);
+        let own = row.own.as_ref()?;
+        let stated = [
+            ("rate", own.rate.is_some()),
+            ("hard", own.hard.is_some()),
+            ("limit", own.limit.is_some()),
+        ];
+        let stated = stated.into_iter().filter(|(_, is_stated)| *is_stated);
+        let keys: Vec<_> = stated
+            .map(|(what, _)| (resource, domain.clone(), what))
+            .collect();
+        let earlier = keys.iter().find_map(|key| Some((key.2, *self.0.get(key)?)));
+        let Some((what, first)) = earlier else {
+            self.0.extend(keys.into_iter().map(|key| (key, place)));
+            return None;
+        };
+        let line = first.rsplit_once(':').map_or(first, |(_, line)| line);
+        let limited = match *domain == *typed {
+            true => String::new(),
+            false => format!(" (as {domain})"),
+        };
+        Some(format!(
+            "{what} of {typed}{limited} of {resource} was stated in line {line} already, expected it once"
+        ))
+    }
 }
 
 /// The columns that a file may have.
@@ -184,16 +239,8 @@ struct Columns {
     named: Vec<usize>,
 }
 
-/// For each limit of a domain of a resource, the line in which it was stated.
-type LinesOf = HashMap<(String, String, &'static str), u64>;
-
 /// Reads one row; fails with its fault.
-fn row(
-    line: &str,
-    number: u64,
-    columns: &Columns,
-    lines_of: &mut LinesOf,
-) -> Result<TextEdit, String> {
+fn row(line: &str, columns: &Columns) -> Result<TextEdit, String> {
     let fields =
         csv_fields(line).ok_or("a quote is not closed, or something follows it".to_owned())?;
     let mut cells = fields.iter().enumerate();
@@ -222,23 +269,6 @@ fn row(
     if own == Own::default() || domain.is_empty() {
         return Err("expected a domain, and a rate, a hard limit or a limit".to_owned());
     }
-    let limits = [
-        ("rate", own.rate.is_some()),
-        ("hard", own.hard.is_some()),
-        ("limit", own.limit.is_some()),
-    ];
-    let limits = limits.into_iter().filter(|(_, is_stated)| *is_stated);
-    let keys = limits.map(|(what, _)| (resource.clone(), domain.clone(), what));
-    let keys: Vec<_> = keys.collect();
-    let earlier = keys
-        .iter()
-        .find_map(|key| Some((key.2, lines_of.get(key)?)));
-    if let Some((what, first)) = earlier {
-        return Err(format!(
-            "{what} of {domain} of {resource} was stated in line {first} already, expected it once"
-        ));
-    }
-    lines_of.extend(keys.into_iter().map(|key| (key, number)));
     Ok(TextEdit {
         resource,
         domain: Some(domain),
@@ -281,14 +311,6 @@ mod tests {
             .to_string();
         assert!(error.ends_with("\nand 980 more"), "{error}");
         assert_eq!(error.lines().count(), 21, "{error}");
-        let twice = "resource,domain,limit\nsandbox,acme,1\nsandbox,b,1\nsandbox,acme,2\n";
-        let error = super::rows("f.csv", twice.as_bytes())
-            .expect_err("twice")
-            .to_string();
-        assert_eq!(
-            error,
-            "f.csv:4: limit of acme of sandbox was stated in line 2 already, expected it once"
-        );
         assert!(super::rows("f.csv", &b"a,b\n"[..]).is_err());
         let long = format!(
             "resource,domain,limit\n\nsandbox,{},1\n",
@@ -318,5 +340,54 @@ mod tests {
             rows("f.csv", spread.as_bytes()).expect("good rows").len(),
             1
         );
+    }
+
+    #[test]
+    fn two_rows_that_state_one_limit_are_a_fault() {
+        let document = "[rate.api]\nrate = \"5/m\"\naddresses = { v4 = 24, v6 = 64 }\n\
+            [rate.web]\nrate = \"5/m\"\n[copies.sandbox]\nlimit = 1\n";
+        let limits = Limits::parse(document).expect("a document");
+        let changed = |table: &str| {
+            let table = format!("resource,domain,rate,hard,limit\n{table}");
+            let rows = rows("f.csv", table.as_bytes()).expect("good rows");
+            super::changed(&limits, &rows).map_err(|failure| failure.to_string())
+        };
+        let fault = |of: &str| {
+            Err(format!(
+                "f.csv:4: {of} was stated in line 2 already, expected it once"
+            ))
+        };
+        for (first, second, of) in [
+            (
+                "sandbox,acme,,,1",
+                "sandbox,acme,,,2",
+                "limit of acme of sandbox",
+            ),
+            (
+                "api,203.0.113.99,70/m,,",
+                "api,203.0.113.5,3/m,,",
+                "rate of 203.0.113.5 (as 203.0.113.0/24) of api",
+            ),
+            (
+                "api,203.0.113.99,70/m,,",
+                "api,203.0.113.0/24,3/m,,",
+                "rate of 203.0.113.0/24 of api",
+            ),
+            (
+                "web,2001:DB8:CC::/48,70/m,,",
+                "web,2001:db8:cc::/48,3/m,,",
+                "rate of 2001:db8:cc::/48 of web",
+            ),
+            (
+                "sandbox,2001:db8:cc::/48,,,1",
+                "sandbox,2001:DB8:CC::/48,,,2",
+                "limit of 2001:DB8:CC::/48 (as 2001:db8:cc::/48) of sandbox",
+            ),
+        ] {
+            let table = format!("{first}\nweb,b,1/s,,\n{second}\n");
+            assert_eq!(changed(&table), fault(of), "{second}");
+        }
+        // Two limits of one domain may stand in two rows.
+        assert!(changed("api,203.0.113.99,70/m,,\napi,203.0.113.5,,3/s,\n").is_ok());
     }
 }

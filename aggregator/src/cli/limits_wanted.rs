@@ -16,7 +16,7 @@ use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::set_rows::{self, SetRow};
 
 use super::document_edit::{TextEdit, apply};
-use super::limits_edit::changed;
+use super::limits_edit::{changed, domain_of_row};
 use crate::exit::Failure;
 use tollgate_limits::versions::{Version, digest};
 use tollgate_server::record_keys;
@@ -113,7 +113,9 @@ pub(super) fn imported(version: &Version, rows: &[(String, TextEdit)]) -> Result
     let after = changed(before, rows)?;
     let changes = rows.iter().filter_map(|(_, change)| {
         let domain = change.domain.as_deref().unwrap_or_default();
-        let own = |limits| own_of(limits, &change.resource, domain);
+        // Without its canonical spelling, the row would seem to change nothing.
+        let limited = domain_of_row(before, &change.resource, domain);
+        let own = |limits| own_of(limits, &change.resource, &limited);
         (own(before) != own(&after)).then(|| {
             let own = change.own.clone().unwrap_or_default();
             row_of(&change.resource, domain, &own)
@@ -272,6 +274,8 @@ mod tests {
         }
         let made = records("a,acme,5/s,,\na,globex,1/s,,\n");
         assert_eq!(made.len(), 1, "globex had nothing of its own");
+        let made = records("a,2001:DB8::/32,7/s,,\n");
+        assert_eq!(made.len(), 1, "a network in another spelling");
     }
 
     #[test]
