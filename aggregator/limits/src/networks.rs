@@ -1,18 +1,20 @@
-//! The networks among a resource's domains: which one an address belongs to.
+//! The networks among a resource's domains: which one an address belongs to. And whether any domain is an address,
+//! which other spellings of the address find.
 //!
 //! ```text
 //! 10.0.0.0/8   10.1.0.0/16        10.1.2.3 -> 10.1.0.0/16, the longest      10.9.9.9 -> 10.0.0.0/8
+//! 10.1.2.9                        ::ffff:10.1.2.9 -> 10.1.2.9
 //! ```
 //!
 //! Knows nothing of what a network may do: it returns names, longest first, and the caller looks them up. What stays
-//! true: without networks no domain is parsed.
+//! true: without networks and addresses no domain is parsed.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use tollgate_shared::networks::{NetworkName, NetworkText, network, network_of_domain};
+use tollgate_shared::networks::{NetworkName, NetworkText, address, network, network_of_domain};
 
 /// The network that a name probably means, if it is not written as one: `10.0.0.0/8` for `10/8`, `2001:db8::/32` for
 /// `2001:db8/32`.
@@ -40,18 +42,30 @@ pub(crate) fn meant_as(name: &str) -> Option<IpNet> {
     )
 }
 
-/// Networks, and the prefix lengths that occur.
+/// Networks, and the prefix lengths that occur. Addresses are not kept: there may be millions, and the set of networks
+/// is copied for a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks {
     all: Arc<BTreeSet<IpNet>>,
     /// Prefix lengths that occur, longest first; of IPv4 and of IPv6.
     lengths: [Box<[u8]>; 2],
+    /// Whether any of the domains is an address.
+    has_addresses: bool,
 }
 
 impl Networks {
     /// The networks among some domains.
     pub fn among<'a>(domains: impl Iterator<Item = &'a str>) -> Self {
-        Self::of(domains.filter_map(named).collect())
+        let mut has_addresses = false;
+        let networks = domains.filter_map(|domain| {
+            has_addresses |= address(domain).is_some();
+            named(domain)
+        });
+        let networks = Self::of(networks.collect());
+        Self {
+            has_addresses,
+            ..networks
+        }
     }
 
     fn of(all: BTreeSet<IpNet>) -> Self {
@@ -62,16 +76,18 @@ impl Networks {
         };
         Self {
             lengths: [lengths(true), lengths(false)],
+            has_addresses: false,
             all: Arc::new(all),
         }
     }
 
-    /// Adds one more domain if it is a network. Clones of this value stay as they are: the set is copied when the
-    /// first network is added.
+    /// Adds one more domain, which matters if it is a network or an address. Clones of this value stay as they are: the
+    /// set is copied when the first network is added.
     pub fn add(&mut self, domain: &str) {
         if let Some(network) = named(domain) {
             self.add_network(network);
         }
+        self.has_addresses = self.has_addresses || address(domain).is_some();
     }
 
     fn add_network(&mut self, network: IpNet) {
@@ -89,9 +105,14 @@ impl Networks {
 
     /// The union of both; `other` should be the smaller one.
     pub fn and(mut self, other: &Self) -> Self {
+        let has_addresses = self.has_addresses || other.has_addresses;
         if self.all.is_empty() {
-            return other.clone();
+            return Self {
+                has_addresses,
+                ..other.clone()
+            };
         }
+        self.has_addresses = has_addresses;
         other
             .all
             .iter()
@@ -99,15 +120,23 @@ impl Networks {
         self
     }
 
-    /// The first result of `look_up` for the names of the networks that contain a domain's address, longest first.
+    /// The first result of `look_up` for the canonical spelling of a domain's address, if the domain spells it in
+    /// another way, and then for the names of the networks that contain the address, longest first.
     pub fn find<T>(&self, domain: &str, look_up: impl Fn(&str) -> Option<T>) -> Option<T> {
-        if self.all.is_empty() {
+        if self.all.is_empty() && !self.has_addresses {
             return None;
         }
         let of = network_of_domain(domain)?;
+        let mut text = NetworkText::default();
+        let is_address = of.prefix_len() == of.max_prefix_len();
+        if self.has_addresses && is_address && text.write(of) != domain {
+            let found = look_up(text.as_str());
+            if found.is_some() {
+                return found;
+            }
+        }
         let [v4, v6] = &self.lengths;
         let lengths = if of.addr().is_ipv4() { v4 } else { v6 };
-        let mut text = NetworkText::default();
         let longest_first = lengths.iter().filter(|bits| **bits <= of.prefix_len());
         for &bits in longest_first {
             let network = IpNet::new(of.addr(), bits).ok()?.trunc();
@@ -148,6 +177,34 @@ mod tests {
         let but_the_longest = |name: &str| (name != "10.1.0.0/16").then(|| name.to_owned());
         let found = networks.find("10.1.2.3", but_the_longest);
         assert_eq!(found.as_deref(), Some("10.0.0.0/8"));
+    }
+
+    #[test]
+    fn an_address_in_another_spelling_is_found_before_networks() {
+        let domains = ["10.0.0.0/8", "10.1.2.3", "2001:db8::1"];
+        let mut added = Networks::default();
+        domains.iter().for_each(|domain| added.add(domain));
+        let none = Networks::default();
+        for networks in [
+            Networks::among(domains.into_iter()),
+            none.clone().and(&added),
+            added.clone().and(&none),
+            added,
+        ] {
+            let of = |domain: &str| {
+                let look_up = |name: &str| domains.contains(&name).then(|| name.to_owned());
+                networks.find(domain, look_up)
+            };
+            assert_eq!(of("::ffff:10.1.2.3").as_deref(), Some("10.1.2.3"));
+            assert_eq!(of("::FFFF:a01:204").as_deref(), Some("10.0.0.0/8"));
+            assert_eq!(of("2001:DB8:0::1").as_deref(), Some("2001:db8::1"));
+            assert_eq!((of("2001:DB8::2"), of("acme")), (None, None));
+        }
+        // Its own name was looked up before.
+        let looked_up = |name: &str| panic!("{name}");
+        let addresses = Networks::among(["10.1.2.3"].into_iter());
+        assert_eq!(addresses.find::<()>("10.1.2.3", looked_up), None);
+        assert_eq!(none.find::<()>("::ffff:10.1.2.3", looked_up), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tollgate_shared::networks::AddressPrefixes;
+use tollgate_shared::networks::{AddressPrefixes, address};
 use tollgate_shared::time::Span;
 
 use super::fault::FaultKind;
@@ -85,7 +85,7 @@ pub struct RateResource {
     pub(super) blind: BlindPolicy,
     pub(super) mode: Mode,
     pub(super) large_state: bool,
-    /// The networks among the domains that have an override, or had one.
+    /// The networks and addresses among the domains that have an override, or had one.
     pub(super) networks: Networks,
     /// The overrides in the document.
     pub(super) table: Arc<RateTable>,
@@ -169,6 +169,19 @@ impl RateResource {
     ///
     /// If a network is invalid, or narrower than those by which this resource limits addresses.
     pub fn limited_as<'n>(&self, name: &'n str) -> Result<Cow<'n, str>, FaultKind> {
+        match (self.addresses, address(name)) {
+            // Agents pass it on as it is, and its pair is another one than that of the canonical spelling.
+            (None, Some(_)) => Ok(Cow::Borrowed(name)),
+            _ => self.entry_of(name),
+        }
+    }
+
+    /// The domain of an entry or a ban with this name: as [`Self::limited_as`], and an address in canonical spelling.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::limited_as`].
+    pub fn entry_of<'n>(&self, name: &'n str) -> Result<Cow<'n, str>, FaultKind> {
         domain_of(name, self.addresses)
     }
 
@@ -236,7 +249,8 @@ impl RateResource {
             + size_of_val(&*table.overrides)
     }
 
-    /// The limits of a domain: its own override, else that of the longest network that contains it, else the default.
+    /// The limits of a domain: its own override, else that of its address in canonical spelling, else that of the
+    /// longest network that contains it, else the default.
     #[inline]
     pub(super) fn override_for(&self, domain: &str) -> &RateOverride {
         let own = self.override_of(domain);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::calendar::{Calendar, Zone};
-use crate::names::{networks_of, patterns_of};
+use crate::names::{address_of, networks_of, patterns_of};
 
 /// One burst tier as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,8 +208,8 @@ impl ResourceLimits {
         }
         let own = self.domains.get(domain);
         own.or_else(|| {
-            let mut networks = networks_of(domain).into_iter();
-            networks.find_map(|name| self.domains.get(&name))
+            let mut names = address_of(domain).into_iter().chain(networks_of(domain));
+            names.find_map(|name| self.domains.get(&name))
         })
     }
 }

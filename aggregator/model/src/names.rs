@@ -4,6 +4,7 @@
 //! ```text
 //! resource   api.search    "api.search", or else "api.searc*", "api.sear*", …, "api.*", …, "*"
 //! domain     10.1.2.3      "10.1.2.3", or else "10.1.2.2/31", "10.1.2.0/30", …, "10.0.0.0/8", …, "0.0.0.0/0"
+//!            2001:DB8::9   "2001:DB8::9", or else "2001:db8::9", "2001:db8::8/127", …
 //! ```
 //!
 //! The functions list every name that an entry may have, the one with precedence first; the first name with an
@@ -31,6 +32,12 @@ pub(crate) fn networks_of(domain: &str) -> Vec<String> {
         names.push(format!("{}/{bits}", cut(address, bits)));
     }
     names
+}
+
+/// The canonical spelling of a domain that is an address.
+pub(crate) fn address_of(domain: &str) -> Option<String> {
+    let (address, bits) = network_of(domain)?;
+    (bits == bits_of(address)).then(|| address.to_string())
 }
 
 /// Whether a domain is inside the network of this name, or has the name itself.
@@ -143,6 +150,13 @@ mod tests {
             ("10.1.2.3", "ACME")
         );
         assert_eq!(spelt("2001:DB8::1"), "2001:DB8::1");
+    }
+
+    #[test]
+    fn an_address_has_one_canonical_spelling() {
+        assert_eq!(address_of("2001:DB8:0::1").as_deref(), Some("2001:db8::1"));
+        assert_eq!(address_of("::ffff:10.0.0.7").as_deref(), Some("10.0.0.7"));
+        assert_eq!((address_of("10.0.0.0/8"), address_of("acme")), (None, None));
     }
 
     #[test]

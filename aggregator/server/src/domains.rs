@@ -277,7 +277,13 @@ fn limited_as<'t>(
     let of_addresses = match network(domain) {
         NetworkName::Other => match addresses {
             Some(addresses) => return Ok(addresses.domain_of(domain, text)),
-            None => return Ok(domain),
+            // Gateways hash the canonical spelling.
+            None => {
+                return Ok(match address(domain) {
+                    Some(address) => text.write(address.into()),
+                    None => domain,
+                });
+            }
         },
         NetworkName::Network(network) => {
             let limited = addresses.map(|addresses| addresses.network_of(network.addr()));

@@ -134,11 +134,12 @@ pub fn changed(before: &Limits, rows: &[(String, TextEdit)]) -> Result<Limits, F
     faults.or(revision.limits()).map_err(Failure::Data)
 }
 
-/// The domain that a row for this one changes: an address as the resource limits it, a network in canonical spelling.
+/// The domain that a row for this one changes: an address as the resource limits it, or in canonical spelling, as a
+/// network.
 /// An invalid name is returned unchanged, for [`Revision::set`] to refuse.
 pub fn domain_of_row<'d>(limits: &Limits, resource: &str, domain: &'d str) -> Cow<'d, str> {
     let limited = match limits.rate(resource) {
-        Some(rate) => rate.limited_as(domain),
+        Some(rate) => rate.entry_of(domain),
         None => spelt_domain(domain),
     };
     limited.unwrap_or(Cow::Borrowed(domain))

@@ -4,6 +4,7 @@
 mod audited;
 mod large_calls;
 mod networks;
+mod spelled;
 mod switched;
 
 use std::path::Path;

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::names::networks_of;
+use crate::names::{address_of, networks_of};
 
 /// The scope of a limit. Where several scopes have equally little room, the first in this order is named.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,9 +50,11 @@ impl HoldLimits {
         own.map(|own| own.min(self.global.unwrap_or(u64::MAX)))
     }
 
-    /// A domain's own limit, else that of the longest network that contains it, else the default.
+    /// A domain's own limit, else that of its address in canonical spelling, else that of the longest network that
+    /// contains it, else the default.
     fn of_domain(&self, domain: &str) -> u64 {
-        let names = std::iter::once(domain.to_owned()).chain(networks_of(domain));
+        let others = address_of(domain).into_iter().chain(networks_of(domain));
+        let names = std::iter::once(domain.to_owned()).chain(others);
         let mut own = names.filter_map(|name| self.domains.get(&name).copied());
         own.next().unwrap_or(self.domain)
     }

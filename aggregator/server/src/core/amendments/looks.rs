@@ -63,7 +63,8 @@ impl Views<'_> {
     }
 
     /// The act with its domain as the resource limits it, or `None` if the proposal already spells it so. They differ
-    /// for an address of a resource that limits addresses by their networks, and for a network in another spelling.
+    /// for an address of a resource that limits addresses by their networks, for a network in another spelling, and for
+    /// a ban of an address in another spelling than gateways pass.
     pub(super) fn spelt(&self, act: &Act) -> Result<Option<Act>, AmendmentRefused> {
         if matches!(act, Act::Set(_) | Act::SetMany(_)) {
             return Ok(None);
@@ -83,7 +84,9 @@ impl Views<'_> {
         };
         let limits = self.limits.book.latest().map(|version| &version.limits);
         let rate = resource.and_then(|resource| limits?.rate(resource));
+        let is_of_ban = matches!(act, Act::Ban { .. } | Act::Unban { .. });
         let limited = match rate {
+            Some(rate) if is_of_ban => rate.entry_of(domain),
             Some(rate) => rate.limited_as(domain),
             None => spelt_domain(domain),
         };
