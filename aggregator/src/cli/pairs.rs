@@ -143,7 +143,11 @@ fn lines(pair: &PairView) -> Vec<(String, String)> {
                     format!("{hits} of {limit} hits in its window"),
                 ),
             }
-            line("remaining", state.remaining.to_string());
+            let remaining = match state.remaining {
+                u64::MAX => "unlimited".to_owned(),
+                hits => hits.to_string(),
+            };
+            line("remaining", remaining);
         }
     }
     let denied = pair.denial.as_ref().map_or_else(
@@ -209,6 +213,8 @@ mod tests {
             "r d: partition 3, limits version 18\nas of: 2023-11-14T22:13:20.250Z\n\
              hard: 41 of 200 counted in 1s\ntier 1: 97 of 100 hits in its window\nremaining: 3\ndenied: for 1.2s still (tier 1, code 3-1-0-1)\n"
         );
+        view["state"]["remaining"] = u64::MAX.into();
+        assert!(text(view.clone()).contains("\nremaining: unlimited\n"));
         view["denial"]["remaining_us"] = Value::Null;
         assert!(text(view.clone()).contains("denied: without end"));
         let state = &mut view["state"];
