@@ -137,7 +137,7 @@ impl LimitsState {
             }
             self.note_news(before.as_ref());
             if let (true, Some(latest)) = (self.caught_up, self.book.latest()) {
-                log_closed_beyond_bound(before.as_deref(), &latest.limits);
+                log_closed_beyond_bound(before.as_ref(), &latest.limits);
             }
         }
         Ok(entered)
@@ -434,8 +434,14 @@ impl LimitsState {
 }
 
 /// Warns of resources that close more domains than agents learn, if the version before did not.
-fn log_closed_beyond_bound(before: Option<&Limits>, latest: &Limits) {
-    let before = before.into_iter().flat_map(Limits::closed_beyond_bound);
+fn log_closed_beyond_bound(before: Option<&Arc<Limits>>, latest: &Arc<Limits>) {
+    // Most acts of operators leave limits as they are.
+    if before.is_some_and(|before| Arc::ptr_eq(before, latest)) {
+        return;
+    }
+    let before = before
+        .into_iter()
+        .flat_map(|before| before.closed_beyond_bound());
     let before: BTreeSet<&str> = before.map(|(resource, _)| resource).collect();
     for (resource, learnt) in latest.closed_beyond_bound() {
         if !before.contains(resource) {
