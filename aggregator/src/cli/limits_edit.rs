@@ -134,9 +134,8 @@ pub fn changed(before: &Limits, rows: &[(String, TextEdit)]) -> Result<Limits, F
     faults.or(revision.limits()).map_err(Failure::Data)
 }
 
-/// The domain that a row for this one changes: an address as the resource limits it, or in canonical spelling, as a
-/// network.
-/// An invalid name is returned unchanged, for [`Revision::set`] to refuse.
+/// The domain that a row for this one changes: networks and addresses in canonical spelling, addresses as the resource
+/// limits them. An invalid name is returned unchanged, for [`Revision::set`] to refuse.
 pub fn domain_of_row<'d>(limits: &Limits, resource: &str, domain: &'d str) -> Cow<'d, str> {
     let limited = match limits.rate(resource) {
         Some(rate) => rate.entry_of(domain),

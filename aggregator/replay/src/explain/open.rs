@@ -129,15 +129,18 @@ fn refused_by_agents(
 ) -> Option<(&'static str, &'static str)> {
     let resource = &*explanation.resource;
     let public = limits.public(resource, 0);
-    let domain = explanation.domain.as_deref()?;
-    let found = public.closed.binary_search_by(|one| (**one).cmp(domain));
+    let domain = explanation.domain.as_deref();
+    let is_closed = domain.is_some_and(|domain| {
+        let found = public.closed.binary_search_by(|one| (**one).cmp(domain));
+        found.is_ok()
+    });
     match (limits.rate(resource).is_some(), public.refused) {
         (true, true) => Some(("inaccessible", "its resource lets nobody in")),
         (false, true) => Some((
             "unconfigured",
             "no limits are configured for its resource, and its namespace refuses such resources",
         )),
-        _ if found.is_ok() => Some(("inaccessible", "its own limits grant it nothing")),
+        _ if is_closed => Some(("inaccessible", "its own limits grant it nothing")),
         _ => None,
     }
 }
