@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use tollgate_log::journal::OpenError;
 use tollgate_server::ServeError;
+use tollgate_server::record_keys::RecordKeyFault;
+use tollgate_tls::TlsFault;
 
 /// How a command ends. The numbers are those of `sysexits.h`, if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,9 @@ pub enum Failure {
         /// The error of the operating system.
         source: std::io::Error,
     },
+    /// An output exists, and is not overwritten.
+    #[error("{0}")]
+    Exists(String),
     /// Reading or writing failed.
     #[error("{name}: {source}")]
     Io {
@@ -86,12 +91,12 @@ pub enum Failure {
     /// The server cannot start, or ended by itself.
     #[error("{0}")]
     Serve(#[from] ServeError),
-    /// The log cannot be opened.
+    /// The log cannot be opened, or no aggregator lets this process in.
     #[error("{text}")]
     Log {
         /// The exit code.
         exit: Exit,
-        /// The log's message.
+        /// The message.
         text: String,
     },
     /// No aggregator answers at an address.
@@ -115,15 +120,17 @@ impl Failure {
     /// The exit code.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Config(faults) if faults.are_of_flags() => Exit::Usage,
+            Self::Config(faults) if faults.are_of_no_file() => Exit::Usage,
             Self::Config(_) | Self::Gateway(_) => Exit::Config,
             Self::Input { .. } => Exit::NoInput,
             Self::Data(_) => Exit::Data,
             Self::Usage(_) => Exit::Usage,
             Self::Create { source, .. } => match source.kind() {
                 std::io::ErrorKind::PermissionDenied => Exit::NotAuthorised,
+                std::io::ErrorKind::StorageFull => Exit::Io,
                 _ => Exit::CantCreate,
             },
+            Self::Exists(_) => Exit::CantCreate,
             Self::Io { .. } => Exit::Io,
             Self::Log { exit, .. } => *exit,
             Self::Serve(error) => exit_of(error),
@@ -144,6 +151,19 @@ impl From<tollgate_server::domains::KeyFileFault> for Failure {
                 source,
             },
             bad @ (KeyFileFault::Bad { .. } | KeyFileFault::File(_)) => Self::Data(bad.to_string()),
+        }
+    }
+}
+
+impl Failure {
+    /// The failure to use a file with record keys, which the option `of` names.
+    pub fn of_key_file(of: &str, fault: RecordKeyFault) -> Self {
+        match fault {
+            RecordKeyFault::File(TlsFault::Read { path, source }) => Self::Input {
+                name: format!("{of}: {}", path.display()),
+                source,
+            },
+            fault => Self::Data(format!("{of}: {fault}")),
         }
     }
 }

@@ -122,14 +122,7 @@ async fn hits(
         _ = terminate.recv() => return Ok(Exit::Terminated),
     };
     if !ready && !args.blind {
-        return Err(Failure::Unavailable(format!(
-            "hit: {}; --blind continues without",
-            unreachable(
-                &agent.stats(),
-                &args.agent.addresses(),
-                &print_span(args.wait)
-            )
-        )));
+        return Err(not_ready(&agent.stats(), args));
     }
     let (count, every) = schedule(args);
     let began = Instant::now();
@@ -164,6 +157,19 @@ async fn hits(
     } else {
         Exit::No
     })
+}
+
+/// The failure to hear of all partitions in time.
+fn not_ready(stats: &Stats, args: &HitArgs) -> Failure {
+    let why = unreachable(stats, &args.agent.addresses(), &print_span(args.wait));
+    let text = format!("hit: {why}; --blind continues without");
+    match stats.welcomes == 0 && 0 < stats.connections_refused {
+        true => Failure::Log {
+            exit: Exit::NotAuthorised,
+            text,
+        },
+        false => Failure::Unavailable(text),
+    }
 }
 
 /// Why the agent received no watermarks of its partitions from the aggregators `at` these addresses.

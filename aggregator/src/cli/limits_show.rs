@@ -13,9 +13,11 @@ use tollgate_limits::versions::Version;
 use tollgate_limits::{Limits, OverrideRow};
 use tollgate_replay::source::journal::JournalSource;
 use tollgate_replay::source::limits_of;
+use tollgate_shared::hex::hex;
 
 use super::Global;
 use super::logs::failure;
+use super::output::Format;
 use crate::exit::{Exit, Failure};
 
 /// Prints a version of a journal, by default the one in force.
@@ -32,10 +34,10 @@ pub(super) fn show_journal(
     let source = JournalSource::open(dir).map_err(failure)?;
     let book = limits_of(&source).map_err(failure)?;
     let wanted = number.unwrap_or_else(|| book.latest_number());
-    match (book.get(wanted), wanted) {
+    match (book.get(wanted), number) {
         (Some(version), _) => show(global, version, rows),
-        (None, 0) => Err(Failure::Data("the log has no limits version".to_owned())),
-        (None, wanted) => Err(Failure::Data(format!(
+        (None, None) => Err(Failure::Data("the log has no limits version".to_owned())),
+        (None, Some(wanted)) => Err(Failure::Data(format!(
             "version {wanted}: there is no such version; the newest is {}",
             book.latest_number()
         ))),
@@ -50,6 +52,17 @@ pub(super) fn show_journal(
 pub(super) fn show(global: &Global, version: &Version, rows: bool) -> Result<Exit, Failure> {
     let mut output = global.open_output()?;
     match (rows, version.limits.rows_len()) {
+        (true, _) if global.format == Format::Json => {
+            for row in version.limits.rows() {
+                output.json(&json_of_row(&row))?;
+            }
+        }
+        (false, beside) if global.format == Format::Json => output.json(&serde_json::json!({
+            "version": version.number,
+            "digest": hex(&version.digest),
+            "text": &*version.text,
+            "rows": beside,
+        }))?,
         (true, _) => output.line(rows_text(&version.limits).trim_end())?,
         (false, beside) => {
             output.line(version.text.trim_end())?;
@@ -62,6 +75,16 @@ pub(super) fn show(global: &Global, version: &Version, rows: bool) -> Result<Exi
     }
     output.finish()?;
     Ok(Exit::Done)
+}
+
+fn json_of_row(row: &OverrideRow<'_>) -> serde_json::Value {
+    serde_json::json!({
+        "resource": row.resource,
+        "domain": row.domain,
+        "rate": row.own.rate,
+        "hard": row.own.hard,
+        "limit": row.own.limit,
+    })
 }
 
 /// The rows as a CSV file.

@@ -101,7 +101,7 @@ impl LogArgs {
     pub fn keys(&self) -> Result<Keyring, Failure> {
         let read = |path: &PathBuf| {
             let keys = tollgate_server::record_keys::read(path);
-            keys.map_err(|fault| Failure::Data(format!("--key-file: {fault}")))
+            keys.map_err(|fault| Failure::of_key_file("--key-file", fault))
         };
         let keys = self.key_file.as_ref().map(read).transpose()?;
         Ok(keys.unwrap_or_default().trusting_missing())

@@ -27,7 +27,7 @@ pub fn make_ca(dir: &Path, days: u32) -> Result<Vec<String>, Failure> {
     let (cert, key) = (dir.join("ca.pem"), dir.join("ca.key"));
     for path in [&cert, &key] {
         if path.exists() {
-            return Err(Failure::Data(format!(
+            return Err(Failure::Exists(format!(
                 "{}: exists, and a CA is never overwritten: expected another --dir, or its files moved away",
                 path.display()
             )));

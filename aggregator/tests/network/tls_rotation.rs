@@ -401,7 +401,7 @@ fn a_ca_is_not_overwritten_and_makes_nothing_in_anothers_name() {
     let (code, _, stderr) = run(path, &[&KEYS[..], &["ca"]].concat());
     assert_eq!(
         (code, stderr.contains("never overwritten")),
-        (65, true),
+        (73, true),
         "{stderr}"
     );
     // Nor for a name that no host can have.

@@ -198,7 +198,7 @@ fn the_environment_beats_the_file_and_a_flag_beats_both() {
         &args,
         &[("TOLLGATE_JOURNAL_PARTITIONS", "many")],
     );
-    assert_eq!(code, 78);
+    assert_eq!(code, 64);
     assert!(
         stderr.contains("TOLLGATE_JOURNAL_PARTITIONS: journal.partitions = \"many\""),
         "{stderr}"

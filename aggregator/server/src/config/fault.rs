@@ -116,9 +116,10 @@ impl fmt::Display for OptionFault {
 pub struct OptionFaults(pub Vec<OptionFault>);
 
 impl OptionFaults {
-    /// Whether all of them were written on the command line.
-    pub fn are_of_flags(&self) -> bool {
-        self.0.iter().all(|fault| fault.origin.starts_with("--"))
+    /// Whether all of them were written in flags or variables, not in a file.
+    pub fn are_of_no_file(&self) -> bool {
+        let is_of_none = |origin: &str| origin.starts_with("--") || origin.starts_with("TOLLGATE_");
+        self.0.iter().all(|fault| is_of_none(&fault.origin))
     }
 }
 

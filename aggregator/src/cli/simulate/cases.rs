@@ -65,8 +65,12 @@ impl Playing {
         for number in 1u64.. {
             line.clear();
             let bounded = &mut (&mut input).take(LINE_BYTES_MAX + 1);
-            let bytes = bounded.read_line(&mut line).map_err(failed)?;
             let place = format!("{name}: line {number}");
+            let bytes = bounded.read_line(&mut line);
+            let bytes = bytes.map_err(|error| match error.kind() {
+                std::io::ErrorKind::InvalidData => Failure::Data(format!("{place}: not UTF-8")),
+                _ => failed(error),
+            })?;
             if bytes == 0 {
                 break;
             }
