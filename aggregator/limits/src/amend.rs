@@ -7,8 +7,10 @@
 //! A change is read like a document, so it cannot contain what a document may not. What stays true: the next
 //! version rules as the document with the rows in it would.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::fault::FaultKind;
 use super::network_names::domain_of;
 use super::own::{NotChanged, OVERRIDE_ROWS_MAX, Own};
 use super::own_statements::ReadStatements;
@@ -19,6 +21,21 @@ use super::tables::RateOverride;
 use super::version::{Classes, Limits};
 
 impl Limits {
+    /// The domain that an entry, a row or a ban with this name is about: a network or an address in canonical spelling,
+    /// an address as the resource limits it, otherwise the name itself. A resource without limits limits addresses by
+    /// themselves.
+    ///
+    /// # Errors
+    ///
+    /// If a network is invalid, or narrower than those by which the resource limits addresses.
+    pub fn domain_of_entry<'n>(
+        &self,
+        resource: &str,
+        name: &'n str,
+    ) -> Result<Cow<'n, str>, FaultKind> {
+        domain_of(name, self.rate(resource).and_then(RateResource::addresses))
+    }
+
     /// These limits with the row of one domain changed; `None` removes the row.
     ///
     /// # Errors
@@ -83,11 +100,8 @@ impl Revision {
         } = self;
         let found = limits.names.number_of(resource);
         let found = found.ok_or_else(|| NotChanged::NotConfigured(resource.into()))?;
-        let addresses = match &limits.resources[found] {
-            Resource::Rate(rate) => rate.addresses,
-            Resource::Copies(_) => None,
-        };
-        let spelt = domain_of(domain, addresses).map_err(|kind| NotChanged::Network {
+        let spelt = limits.domain_of_entry(resource, domain);
+        let spelt = spelt.map_err(|kind| NotChanged::Network {
             domain: domain.into(),
             kind,
         })?;

@@ -172,17 +172,8 @@ impl RateResource {
         match (self.addresses, address(name)) {
             // Agents pass it on as it is, and its pair is another one than that of the canonical spelling.
             (None, Some(_)) => Ok(Cow::Borrowed(name)),
-            _ => self.entry_of(name),
+            _ => domain_of(name, self.addresses),
         }
-    }
-
-    /// The domain of an entry or a ban with this name: as [`Self::limited_as`], and an address in canonical spelling.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::limited_as`].
-    pub fn entry_of<'n>(&self, name: &'n str) -> Result<Cow<'n, str>, FaultKind> {
-        domain_of(name, self.addresses)
     }
 
     /// Whether its pairs may take more memory than others.

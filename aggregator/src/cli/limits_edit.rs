@@ -9,11 +9,9 @@
 //! Knows nothing of documents. What stays true: rows that cannot be read are all refused together, each with its
 //! place.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
 use std::io::BufRead;
 
-use tollgate_limits::{Limits, NotChanged, Own, RateResource, Revision, spelt_domain};
+use tollgate_limits::{Limits, NotChanged, Own, RateResource, Revision, StatedLimits, StatedTwice};
 use tollgate_shared::escape::escaped;
 
 use super::document_edit::{FaultList, TextEdit};
@@ -118,13 +116,19 @@ pub fn name_as_in_log(
 pub fn changed(before: &Limits, rows: &[(String, TextEdit)]) -> Result<Limits, Failure> {
     let mut revision = Revision::of(before);
     let mut faults = FaultList::default();
-    let mut places = PlacesOfLimits::default();
-    for (place, change) in rows {
-        if let Some(fault) = places.stated_before(before, place, change) {
-            faults.push(|| format!("{place}: {fault}"));
+    let mut stated = StatedLimits::default();
+    for (number, (place, change)) in rows.iter().enumerate() {
+        let domain = change.domain.as_deref().unwrap_or_default();
+        let pair = (&*change.resource, domain);
+        let own = change.own.as_ref();
+        let again = own.and_then(|own| stated.stated_before(before, number, pair, own));
+        if let Some((again, (first, _))) = again.and_then(|again| {
+            let first = rows.get(again.first)?;
+            Some((again, first))
+        }) {
+            faults.push(|| format!("{place}: {}", stated_twice(change, first, &again)));
             continue;
         }
-        let domain = change.domain.as_deref().unwrap_or_default();
         match revision.set(&change.resource, domain, change.own.as_ref()) {
             Ok(()) => {}
             Err(NotChanged::Faults(why)) => faults.push(|| why.in_file(place).to_string()),
@@ -134,54 +138,18 @@ pub fn changed(before: &Limits, rows: &[(String, TextEdit)]) -> Result<Limits, F
     faults.or(revision.limits()).map_err(Failure::Data)
 }
 
-/// The domain that a row for this one changes: networks and addresses in canonical spelling, addresses as the resource
-/// limits them. An invalid name is returned unchanged, for [`Revision::set`] to refuse.
-pub fn domain_of_row<'d>(limits: &Limits, resource: &str, domain: &'d str) -> Cow<'d, str> {
-    let limited = match limits.rate(resource) {
-        Some(rate) => rate.entry_of(domain),
-        None => spelt_domain(domain),
+/// Says that a row states a limit of a domain that the row at the place `first` states.
+fn stated_twice(row: &TextEdit, first: &str, again: &StatedTwice<'_>) -> String {
+    let typed = row.domain.as_deref().unwrap_or_default();
+    let line = first.rsplit_once(':').map_or(first, |(_, line)| line);
+    let limited = match *again.domain == *typed {
+        true => String::new(),
+        false => format!(" (as {})", again.domain),
     };
-    limited.unwrap_or(Cow::Borrowed(domain))
-}
-
-/// For each limit of a domain of a resource, the place of the row that states it.
-#[derive(Default)]
-struct PlacesOfLimits<'r>(HashMap<(&'r str, Cow<'r, str>, &'static str), &'r str>);
-
-impl<'r> PlacesOfLimits<'r> {
-    /// Notes the limits of a row. If a row before it states one of them, the result is the fault.
-    fn stated_before(
-        &mut self,
-        limits: &Limits,
-        place: &'r str,
-        row: &'r TextEdit,
-    ) -> Option<String> {
-        let (resource, typed) = (&*row.resource, row.domain.as_deref().unwrap_or_default());
-        let domain = domain_of_row(limits, resource, typed);
-        let own = row.own.as_ref()?;
-        let stated = [
-            ("rate", own.rate.is_some()),
-            ("hard", own.hard.is_some()),
-            ("limit", own.limit.is_some()),
-        ];
-        let stated = stated.into_iter().filter(|(_, is_stated)| *is_stated);
-        let keys: Vec<_> = stated
-            .map(|(what, _)| (resource, domain.clone(), what))
-            .collect();
-        let earlier = keys.iter().find_map(|key| Some((key.2, *self.0.get(key)?)));
-        let Some((what, first)) = earlier else {
-            self.0.extend(keys.into_iter().map(|key| (key, place)));
-            return None;
-        };
-        let line = first.rsplit_once(':').map_or(first, |(_, line)| line);
-        let limited = match *domain == *typed {
-            true => String::new(),
-            false => format!(" (as {domain})"),
-        };
-        Some(format!(
-            "{what} of {typed}{limited} of {resource} was stated in line {line} already, expected it once"
-        ))
-    }
+    let (what, resource) = (again.what, &row.resource);
+    format!(
+        "{what} of {typed}{limited} of {resource} was stated in line {line} already, expected it once"
+    )
 }
 
 /// The columns that a file may have.

@@ -16,7 +16,7 @@ use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::set_rows::{self, SetRow};
 
 use super::document_edit::{TextEdit, apply};
-use super::limits_edit::{changed, domain_of_row};
+use super::limits_edit::changed;
 use crate::exit::Failure;
 use tollgate_limits::versions::{Version, digest};
 use tollgate_server::record_keys;
@@ -67,7 +67,7 @@ impl Wanted {
             return Ok(self);
         };
         let keys = record_keys::read(path)
-            .map_err(|fault| Failure::Data(format!("security.key_file: {fault}")))?;
+            .map_err(|fault| Failure::of_key_file("security.key_file", fault))?;
         let limits =
             Limits::parse_logged(text).map_err(|faults| Failure::Data(faults.to_string()))?;
         match keys.missing(limits.record_keys()) {
@@ -114,8 +114,9 @@ pub(super) fn imported(version: &Version, rows: &[(String, TextEdit)]) -> Result
     let changes = rows.iter().filter_map(|(_, change)| {
         let domain = change.domain.as_deref().unwrap_or_default();
         // Without its canonical spelling, the row would seem to change nothing.
-        let limited = domain_of_row(before, &change.resource, domain);
-        let own = |limits| own_of(limits, &change.resource, &limited);
+        let limited = before.domain_of_entry(&change.resource, domain);
+        let limited = limited.as_deref().unwrap_or(domain);
+        let own = |limits| own_of(limits, &change.resource, limited);
         (own(before) != own(&after)).then(|| {
             let own = change.own.clone().unwrap_or_default();
             row_of(&change.resource, domain, &own)

@@ -79,6 +79,33 @@ fn an_array_in_place_of_an_object_is_refused() {
     assert_eq!(status, 200, "{body}");
 }
 
+#[test]
+fn rows_that_state_one_limit_twice_are_refused() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let set = |rows: &[(&str, &str)]| {
+        let rows = rows.iter().map(|(domain, own)| {
+            format!(r#"{{"resource":"api.search","domain":"{domain}",{own}}}"#)
+        });
+        let rows = rows.collect::<Vec<_>>().join(",");
+        let body = format!(r#"{{"act":"set","who":"ann","why":"a test","rows":[{rows}]}}"#);
+        amend(served.http, &body)
+    };
+    let (rate, other, hard) = (r#""rate":"9/s""#, r#""rate":"8/s""#, r#""hard":"7/s""#);
+    let twice = [
+        ("2001:DB8::/32", rate),
+        ("acme", rate),
+        ("2001:db8::/32", other),
+    ];
+    let (status, body) = set(&twice);
+    assert_eq!(status, 400, "{body}");
+    let expected = "rows[0] and rows[2] both state rate of 2001:db8::/32 of api.search";
+    assert!(body.contains(expected), "{body}");
+    let (status, body) = set(&[twice[0], twice[1], ("2001:db8::/32", hard)]);
+    assert_eq!(status, 200, "{body}");
+}
+
 /// No call is on a pattern, so an act on one would change nothing and be reported as done.
 #[test]
 fn an_act_on_a_pattern_is_refused() {

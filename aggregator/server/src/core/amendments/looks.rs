@@ -3,7 +3,7 @@
 //! Knows nothing of appending. What stays true: a check changes nothing; what cannot be known here, because another
 //! aggregator rules the partition, is not refused here.
 
-use tollgate_limits::{Limits, NotChanged, Revision, spelt_domain};
+use tollgate_limits::{Limits, NotChanged, Revision, StatedLimits, spelt_domain};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::names::{check_domain, check_name, partition_of_pair, partition_of_resource};
 use tollgate_shared::time::Timestamp;
@@ -85,10 +85,10 @@ impl Views<'_> {
         let limits = self.limits.book.latest().map(|version| &version.limits);
         let rate = resource.and_then(|resource| limits?.rate(resource));
         let is_of_ban = matches!(act, Act::Ban { .. } | Act::Unban { .. });
-        let limited = match rate {
-            Some(rate) if is_of_ban => rate.entry_of(domain),
-            Some(rate) => rate.limited_as(domain),
-            None => spelt_domain(domain),
+        let limited = match (rate, limits.zip(resource)) {
+            (Some(rate), _) if !is_of_ban => rate.limited_as(domain),
+            (_, Some((limits, resource))) => limits.domain_of_entry(resource, domain),
+            _ => spelt_domain(domain),
         };
         match limited {
             Ok(limited) if *limited == **domain => Ok(None),
@@ -181,11 +181,26 @@ impl Views<'_> {
     fn can_set(&self, rows: &[SetRow]) -> Result<(), AmendmentRefused> {
         let none = Limits::default();
         let latest = self.limits.book.latest();
-        let mut revision = Revision::of(latest.map_or(&none, |version| &version.limits));
-        for row in rows {
+        let limits = latest.map_or(&none, |version| &*version.limits);
+        let mut revision = Revision::of(limits);
+        let mut stated = StatedLimits::default();
+        for (number, row) in rows.iter().enumerate() {
             let (resource, domain) = (&*row.resource, &*row.domain);
             check("domain", domain)?;
-            match revision.set(resource, domain, own_of(row).as_ref()) {
+            let own = own_of(row);
+            let again = { own.as_ref() }
+                .and_then(|own| stated.stated_before(limits, number, (resource, domain), own));
+            if let Some(again) = again {
+                return Err(AmendmentRefused::Name {
+                    field: "domain",
+                    name: domain.to_owned(),
+                    fault: format!(
+                        "rows[{}] and rows[{number}] both state {} of {} of {resource}, expected it once",
+                        again.first, again.what, again.domain
+                    ),
+                });
+            }
+            match revision.set(resource, domain, own.as_ref()) {
                 Ok(()) => {}
                 Err(NotChanged::NotConfigured(_)) => {
                     return Err(self.not_named(resource));
