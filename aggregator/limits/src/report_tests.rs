@@ -252,6 +252,10 @@ fn quotas_zones_and_names_that_mislead_are_warned_of() {
             "plans.p = [\"2001:db8::9\"]\nrate.x = { rate = \"5/s\", addresses = { v4 = 32, v6 = 64 }, plans.p.rate = \"none\" }",
             "warning: resource \"x\": domain \"2001:db8::9\": applies to all of \"2001:db8::/64\"",
         ),
+        (
+            "copies.x = { limit = 4, groups.g = { limit = 2, members = [\"acme\", \"10.0.0.7\", \"10.0.0.0/8\"] } }",
+            "warning: resource \"x\": group \"g\": members: \"10.0.0.0/8\" does not make its addresses members, expected",
+        ),
     ] {
         says(document, text);
     }

@@ -97,6 +97,11 @@ pub enum WarningKind {
         /// That network.
         network: IpNet,
     },
+    /// A network among the members of a group, which are single domains.
+    NetworkMember {
+        /// The network.
+        network: IpNet,
+    },
     /// Tiers that look like windows which all hold at once, but add up.
     TiersAddUp {
         /// How many hits they allow within the longest window.
@@ -141,6 +146,7 @@ impl WarningKind {
             Self::QuotaAboveLonger { .. } => "quota_above_longer",
             Self::NotANetwork { .. } => "not_a_network",
             Self::WholeNetwork { .. } => "whole_network",
+            Self::NetworkMember { .. } => "network_member",
             Self::TiersAddUp { .. } => "tiers_add_up",
             Self::TierWithoutCooldown { .. } => "tier_without_cooldown",
             Self::RuleNeverMatches { .. } => "rule_never_matches",
@@ -190,17 +196,10 @@ impl fmt::Display for WarningKind {
                 quoted(window)
             ),
             Self::QuotaNeverBinds { .. } | Self::QuotaAboveLonger { .. } => self.write_quota(f),
-            Self::NotANetwork { .. } | Self::WholeNetwork { .. } => self.write_network(f),
-            Self::TiersAddUp { sum, last } => write!(
-                f,
-                "tiers add up: one after the other they let {sum} through in the longest window, not {last}; if all \
-                 of them are to hold at once, expected `windows` with the same numbers"
-            ),
-            Self::TierWithoutCooldown { sum } => write!(
-                f,
-                "has no cooldown, so it adds to what is below it all the time: {sum} in its window; for a burst \
-                 expected a cooldown, or `bucket = {{ rate = \"...\", burst = ... }}`"
-            ),
+            Self::NotANetwork { .. } | Self::WholeNetwork { .. } | Self::NetworkMember { .. } => {
+                self.write_network(f)
+            }
+            Self::TiersAddUp { .. } | Self::TierWithoutCooldown { .. } => self.write_tiers(f),
             Self::NoTierLeft => f.write_str("no tier is ever active, so all hits are refused"),
             Self::LoweredToGlobal { before, after } => {
                 write!(f, "{before} is above the global limit, treated as {after}")
@@ -237,6 +236,22 @@ impl fmt::Display for WarningKind {
 }
 
 impl WarningKind {
+    fn write_tiers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::TiersAddUp { sum, last } => write!(
+                f,
+                "tiers add up: one after the other they let {sum} through in the longest window, not {last}; if all \
+                 of them are to hold at once, expected `windows` with the same numbers"
+            ),
+            Self::TierWithoutCooldown { sum } => write!(
+                f,
+                "has no cooldown, so it adds to what is below it all the time: {sum} in its window; for a burst \
+                 expected a cooldown, or `bucket = {{ rate = \"...\", burst = ... }}`"
+            ),
+            _ => Ok(()),
+        }
+    }
+
     fn write_quota(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::QuotaNeverBinds { most, limit, unit } => write!(
@@ -262,6 +277,10 @@ impl WarningKind {
             Self::WholeNetwork { network } => write!(
                 f,
                 "applies to all of \"{network}\", which `addresses` of this resource limits as one"
+            ),
+            Self::NetworkMember { network } => write!(
+                f,
+                "\"{network}\" does not make its addresses members, expected single domains"
             ),
             _ => Ok(()),
         }

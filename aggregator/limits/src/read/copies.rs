@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ipnet::IpNet;
+use tollgate_shared::networks::network_of_domain;
 use tollgate_shared::time::Span;
 
 use super::overrides::{own_of_domain, plan_of_domain};
@@ -168,7 +170,12 @@ fn read_groups(
                 .require("limit", "copies of all members together, as 4")
                 .and_then(|item| Some(cap.apply(read_count(&item)?, &item.path)));
             let members = section.require("members", "a list of domains, as [\"new-1\"]");
-            let members = read_names(&members?, reading.warnings);
+            let list = members?;
+            let members = read_names(&list, reading.warnings);
+            for network in members.iter().filter_map(|name| wide_network(name)) {
+                let kind = WarningKind::NetworkMember { network };
+                reading.warnings.add(&list.path, kind);
+            }
             let group = Group {
                 limit: limit?,
                 members: NameTable::from_sorted(members.into_iter()),
@@ -176,6 +183,11 @@ fn read_groups(
             Some((name.into(), group))
         })
         .collect()
+}
+
+/// The network of several addresses that a name is.
+fn wide_network(name: &str) -> Option<IpNet> {
+    network_of_domain(name).filter(|of| of.prefix_len() < of.max_prefix_len())
 }
 
 fn read_count(item: &Item<'_, '_>) -> Option<u64> {
