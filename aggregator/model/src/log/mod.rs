@@ -208,6 +208,11 @@ impl PartitionModel {
         self.version
     }
 
+    /// The limits in force.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// The counters.
     pub fn counters(&self) -> ModelCounters {
         self.counters

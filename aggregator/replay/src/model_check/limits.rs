@@ -10,16 +10,22 @@ use tollgate_model::{
     Calendar as ModelCalendar, DomainLimits, DomainOverride, End, FieldStated as ModelStated,
     Limits as ModelLimits, Quota as ModelQuota, ResourceLimits, Zone as ModelZone,
 };
-use tollgate_shared::networks::{NetworkName, network};
+use tollgate_shared::networks::{NetworkName, network, network_of_domain};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
+use tollgate_shared::wire::set_rows::SetRow;
 
-/// The limits for the model: rates only, and as stated, since the model applies inheritance by
-/// itself.
+/// The limits for the model: rates only, and as stated, since the model applies inheritance by itself.
 pub fn to_model(limits: &Limits) -> ModelLimits {
+    to_model_of(limits, &|_, _| true)
+}
+
+/// The same without entries that rule none of the `wanted` pairs.
+pub fn to_model_of(limits: &Limits, wanted: &dyn Fn(&str, &str) -> bool) -> ModelLimits {
     let resources = limits.rates().map(|rate| {
         let domains = rate
             .overrides()
+            .filter(|(domain, _)| is_needed(rate.name(), domain, wanted))
             .map(|(domain, own)| (domain.to_owned(), override_of(&own.stated, rate.stated())));
         let resource = ResourceLimits {
             // A resource inherits from nothing, so what it states is the default.
@@ -33,6 +39,45 @@ pub fn to_model(limits: &Limits) -> ModelLimits {
         resources: resources.collect(),
         pairs_per_partition_max: limits.engine().pairs_per_partition_max,
     }
+}
+
+/// The same, from what the version before is for the model: `limits` differ from that only by rows of these domains.
+/// An import of many rows is many versions, and converting each of them whole takes minutes.
+pub fn with_rows(
+    before: &ModelLimits,
+    limits: &Limits,
+    rows: &[SetRow],
+    wanted: &dyn Fn(&str, &str) -> bool,
+) -> ModelLimits {
+    let mut after = before.clone();
+    for SetRow {
+        resource, domain, ..
+    } in rows
+    {
+        let spelt = limits.domain_of_entry(resource, domain);
+        let (Some(rate), Ok(domain)) = (limits.rate(resource), spelt) else {
+            continue;
+        };
+        let of_resource = after.resources.get_mut(rate.name());
+        let of_resource = of_resource.filter(|_| is_needed(rate.name(), &domain, wanted));
+        let Some(ResourceLimits { domains, .. }) = of_resource else {
+            continue;
+        };
+        match rate.override_of(&domain) {
+            Some(own) => {
+                let stated = override_of(&own.stated, rate.stated());
+                domains.insert(domain.into_owned(), stated);
+            }
+            None => drop(domains.remove(&*domain)),
+        }
+    }
+    after
+}
+
+/// Whether an entry may rule a pair that is wanted. An address or a network rules other names, too, and an entry under a
+/// pattern other resources.
+fn is_needed(resource: &str, domain: &str, wanted: &dyn Fn(&str, &str) -> bool) -> bool {
+    resource.ends_with('*') || wanted(resource, domain) || network_of_domain(domain).is_some()
 }
 
 fn override_of(stated: &Stated, of_resource: &Stated) -> DomainOverride {

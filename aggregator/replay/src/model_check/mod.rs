@@ -25,6 +25,7 @@ use tollgate_shared::wire::record::{Record, Totals, needs_tag};
 
 pub use entries::{cause_to_wire, entry_to_model, total_to_model};
 pub use limits::{act_to_model, to_model};
+use limits::{to_model_of, with_rows};
 use tollgate_limits::versions::{LimitsBook, Version};
 use tollgate_log::Delivered;
 
@@ -37,7 +38,18 @@ pub struct Versions {
 #[derive(Clone, Debug)]
 enum Brought {
     Limits(Arc<Limits>),
+    /// Limits that differ from those before by rows alone, and the act that states these rows.
+    Rows(Arc<Limits>, Arc<Act>),
     Act(Arc<Act>),
+}
+
+impl Brought {
+    fn limits(&self) -> Option<&Arc<Limits>> {
+        match self {
+            Self::Limits(limits) | Self::Rows(limits, _) => Some(limits),
+            Self::Act(_) => None,
+        }
+    }
 }
 
 impl Versions {
@@ -56,6 +68,9 @@ impl Versions {
         let made = version.made.as_ref().map(|made| &made.act);
         let brought = match made {
             Some(act) if !act.is_limits() => Brought::Act(Arc::clone(act)),
+            Some(act) if !act.rows().is_empty() => {
+                Brought::Rows(Arc::clone(&version.limits), Arc::clone(act))
+            }
             _ => Brought::Limits(Arc::clone(&version.limits)),
         };
         self.all.insert(version.number, brought);
@@ -64,19 +79,13 @@ impl Versions {
     /// The ids of the keys that count under a version: those of the newest limits up to it.
     fn record_keys(&self, version: Option<u64>) -> &[Box<str>] {
         let upto = self.all.range(..=version.unwrap_or(0)).rev();
-        let mut limits = upto.filter_map(|(_, brought)| match brought {
-            Brought::Limits(limits) => Some(limits),
-            Brought::Act(_) => None,
-        });
+        let mut limits = upto.filter_map(|(_, brought)| brought.limits());
         limits.next().map_or(&[], |limits| limits.record_keys())
     }
 
     /// The versions that are limits, in order.
     pub fn limits(&self) -> impl Iterator<Item = &Arc<Limits>> {
-        self.all.values().filter_map(|brought| match brought {
-            Brought::Limits(limits) => Some(limits),
-            Brought::Act(_) => None,
-        })
+        self.all.values().filter_map(Brought::limits)
     }
 }
 
@@ -201,8 +210,13 @@ fn feed_activation<'a>(
     let from = known.map_or(Bound::Unbounded, Bound::Excluded);
     for (version, brought) in versions.all.range((from, Bound::Included(activated))) {
         let input = match brought {
-            Brought::Limits(limits) => {
-                let limits = to_model(limits);
+            Brought::Limits(limits) | Brought::Rows(limits, _) => {
+                let limits = match brought {
+                    Brought::Rows(_, act) if model.version().is_some() => {
+                        with_rows(model.limits(), limits, act.rows(), wanted)
+                    }
+                    _ => to_model_of(limits, wanted),
+                };
                 fed.versions.push((*version, limits.clone()));
                 LogInput::Limits {
                     offset,
@@ -212,10 +226,7 @@ fn feed_activation<'a>(
             }
             Brought::Act(act) => {
                 let mut before = versions.all.range(..*version).rev();
-                let limits = before.find_map(|(_, brought)| match brought {
-                    Brought::Limits(limits) => Some(limits),
-                    Brought::Act(_) => None,
-                });
+                let limits = before.find_map(|(_, brought)| brought.limits());
                 LogInput::Amendment {
                     offset,
                     appended_us,
