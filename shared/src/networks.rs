@@ -122,6 +122,13 @@ impl AddressPrefixes {
     }
 }
 
+/// Whether a domain may be an address or a network: a look at its bytes, which most names do not pass.
+pub fn may_be_address(domain: &str) -> bool {
+    let first = domain.as_bytes().first();
+    first.is_some_and(|first| first.is_ascii_hexdigit() || *first == b':')
+        && domain.bytes().any(|byte| matches!(byte, b'.' | b':'))
+}
+
 /// Parses an address; an IPv4-mapped IPv6 address is returned as IPv4.
 pub fn address(text: &str) -> Option<IpAddr> {
     const ADDRESS_BYTES_MAX: usize = 45;
@@ -207,12 +214,12 @@ pub fn network(text: &str) -> NetworkName {
 
 /// The network that a domain stands for at a look-up: the network itself, or that of a single address.
 pub fn network_of_domain(domain: &str) -> Option<IpNet> {
-    match address(domain) {
-        Some(address) => Some(IpNet::from(address)),
-        None => match network(domain) {
-            NetworkName::Network(network) => Some(network),
-            _ => None,
-        },
+    if !domain.contains('/') {
+        return address(domain).map(IpNet::from);
+    }
+    match network(domain) {
+        NetworkName::Network(network) => Some(network),
+        _ => None,
     }
 }
 

@@ -331,6 +331,7 @@ impl Copies {
         let fingerprint = resource.fingerprint(domain);
         if shared.view.maybe(fingerprint)
             || resource.flags() & ATTENTION != 0
+            || resource.may_be_in_network(resource.flags(), domain)
             || shared.liveness.copies_state() != feed_liveness::ALL
         {
             return self.take_attentively(fingerprint, domain, want);
@@ -436,7 +437,7 @@ impl Copies {
         self.take_up_to(fingerprint, domain, leave).ok()
     }
 
-    /// The known denial of a domain's use, if there is one.
+    /// The known denial of a domain's use, or the refusal by known limits, if there is one.
     pub(super) fn look(&self, fingerprint: u64, domain: &str) -> Option<Denied> {
         let (resource, shared) = self.parts();
         let flags = resource.flags();
@@ -455,8 +456,13 @@ impl Copies {
         if let Some(refusal) = refusal {
             return Some(Denied::of_refusal(&refusal));
         }
-        let unconfigured = flags & REFUSED != 0 && !self.is_blind();
-        unconfigured.then(|| Denied::by_policy(Cause::Unconfigured, Span::MAX))
+        let by_limits = match flags & REFUSED {
+            0 => resource.refusal_of_network(domain, || shared.clock.read_wall()),
+            _ => Some((Cause::Unconfigured, Span::MAX)),
+        };
+        let (cause, remaining) = by_limits.filter(|_| !self.is_blind())?;
+        shared.resources.doubt_limits(resource);
+        Some(Denied::by_policy(cause, remaining))
     }
 
     /// The copies that the domain may have in this process, with those of holds that have ended: their holders have not

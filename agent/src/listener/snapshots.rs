@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollgate_shared::log_position::{Code, LogPosition};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::link::{FromAggregator, Snapshot};
-use tollgate_shared::wire::public::{Public, closed_bytes};
+use tollgate_shared::wire::public::{Public, PublicNetwork, closed_bytes};
 
 use super::Listener;
 use super::ledger::TopicKey;
@@ -20,8 +20,8 @@ use crate::stats::Counters;
 /// the deny list has room for by default.
 const LISTED_MAX: usize = 1 << 21;
 
-/// The most bytes of the public limits of all resources: nearly all are groups of domains, closed domains, and
-/// rules of descriptors.
+/// The most bytes of the public limits of all resources: nearly all are groups of domains, closed domains and
+/// networks, and rules of descriptors.
 const PUBLIC_BYTES_MAX: usize = 64 << 20;
 
 /// About as many bytes as public limits take in memory.
@@ -38,7 +38,9 @@ fn public_bytes(public: &Public) -> usize {
     let rules = public.descriptors.iter();
     // Each text is stored as written, and in parts.
     let rules = rules.map(|rule| size_of_val(rule) + 2 * rule.announced_bytes());
-    size_of::<Public>() + members.sum::<usize>() + closed.sum::<usize>() + rules.sum::<usize>()
+    let networks = size_of::<PublicNetwork>() * public.networks.iter().len();
+    let lists = networks + closed.sum::<usize>() + rules.sum::<usize>();
+    size_of::<Public>() + members.sum::<usize>() + lists
 }
 
 impl Listener {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fingerprint, filter word, cached clock, buffer       let through: nothing else is read
-//!                 └ closed domains, buffer             refused, by a limit of 0
+//!                 └ closed domains and networks, buffer    refused, by a limit of 0 or a banned network
 //!                 └ exact list, real clock, buffer     refused
 //!                 └ exact list, notices, buffer        let through, near its limit
 //! ```
@@ -32,8 +32,8 @@ use crate::feed_liveness;
 use crate::recorder::{Happened, RecorderEvent};
 use crate::refused::{Misuse, Refused};
 use crate::resource::{
-    ADDRESSES, Asking, IGNORED, LIMITS_UNKNOWN, NEAR_WHOLE, NOT_OPEN, NOT_RATE, OF_RATE, Policy,
-    REFUSED, Resource, WHOLE,
+    ADDRESSES, Asking, IGNORED, LIMITS_UNKNOWN, NEAR_WHOLE, NOT_OPEN, NOT_RATE, Policy, REFUSED,
+    Resource, WHOLE,
 };
 use crate::shared::Shared;
 use crate::stats::Counters;
@@ -295,7 +295,8 @@ impl Rate {
         // watermark.
         let liveness = self.shared.liveness.state();
         let is_known = self.shared.view.maybe(fingerprint);
-        if is_known || flags & ATTENTION != 0 || liveness == feed_liveness::SOME {
+        let is_watched = flags & ATTENTION != 0 || self.resource.may_be_in_network(flags, domain);
+        if is_known || is_watched || liveness == feed_liveness::SOME {
             return self.ask_and_record_attentively(fingerprint, domain, want);
         }
         let blind = liveness != feed_liveness::ALL;
@@ -376,16 +377,10 @@ impl Rate {
         if self.is_blind(domain, reading.latest()) {
             return self.ask_policy(fingerprint, want, asking);
         }
-        if flags & REFUSED != 0 || self.resource.is_closed(domain) {
-            // No denial states this refusal, so no lift would end it when other limits open the resource or the domain.
+        if let Some(denied) = self.refused_by_limits(domain, flags) {
+            // No denial states this refusal, so no lift would end it when other limits let the domain in.
             shared.resources.doubt_limits(&self.resource);
-            return self.unless_killed(flags, want, || {
-                let cause = match flags & OF_RATE {
-                    0 => Cause::Unconfigured,
-                    _ => Cause::Inaccessible,
-                };
-                Denied::by_policy(cause, Span::MAX)
-            });
+            return self.unless_killed(flags, want, || denied);
         }
         let (copies, at) = match asking {
             Asking::Take => (

@@ -1,6 +1,7 @@
-//! Calls that want more at once than their limits can ever grant.
+//! Calls that the known limits refuse by themselves, without a denial: of what they grant nothing, of banned networks,
+//! and for more at once than they can ever grant.
 //!
-//! Knows nothing of windows. What stays true: a call is refused as too many only if it could also have been denied.
+//! Knows nothing of windows. What stays true: a call is refused here only if it could also have been denied.
 //! While there is no current watermark of the pair's partition, or denials are ignored, such calls pass like all
 //! others.
 
@@ -10,6 +11,7 @@ use tollgate_shared::time::Span;
 use super::{Rate, Want};
 use crate::answer::{Cause, Denied};
 use crate::refused::TooMany;
+use crate::resource::{OF_RATE, REFUSED};
 use crate::shared::Shared;
 
 impl Rate {
@@ -20,6 +22,21 @@ impl Rate {
             return Ok(want);
         }
         self.within_most_attentively(&self.admit(domain), want)
+    }
+
+    /// The refusal of a call that the known limits never let in: of a resource, a domain or a network to which they grant
+    /// nothing, or of a network that an operator has banned.
+    pub(super) fn refused_by_limits(&self, domain: &str, flags: u32) -> Option<Denied> {
+        if flags & REFUSED != 0 || self.resource.is_closed(domain) {
+            let cause = match flags & OF_RATE {
+                0 => Cause::Unconfigured,
+                _ => Cause::Inaccessible,
+            };
+            return Some(Denied::by_policy(cause, Span::MAX));
+        }
+        let now = || self.shared.clock.read_wall();
+        let (cause, remaining) = self.resource.refusal_of_network(domain, now)?;
+        Some(Denied::by_policy(cause, remaining).with_policy(self.resource.policy()))
     }
 
     #[cold]

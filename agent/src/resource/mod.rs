@@ -15,9 +15,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
-use tollgate_shared::networks::AddressPrefixes;
-use tollgate_shared::time::Span;
+use tollgate_shared::networks::{AddressPrefixes, may_be_address};
+use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, Reserving};
+use tollgate_shared::wire::statement::Cause;
 
 use crate::blind::Local;
 use crate::clock::{Clock, Mono};
@@ -69,6 +70,9 @@ pub(crate) enum Asking {
 
 /// The limits close some domains: see [`Resource::is_closed`].
 pub(crate) const CLOSED: u32 = 4_096;
+
+/// Networks are banned or closed: see [`Resource::refusal_of_network`].
+pub(crate) const NETWORKS: u32 = 8_192;
 
 /// One resource.
 pub(crate) struct Resource {
@@ -170,6 +174,29 @@ impl Resource {
             closed.binary_search_by(|one| (**one).cmp(domain)).is_ok()
         };
         self.flags() & CLOSED != 0 && is_it()
+    }
+
+    /// Why no address of a domain's network is let in, and for how long, if an operator has banned the network or the
+    /// known limits grant it nothing. Only for addresses and networks it takes the lock of the limits.
+    pub(crate) fn refusal_of_network(
+        &self,
+        domain: &str,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Option<(Cause, Span)> {
+        if !self.may_be_in_network(self.flags(), domain) {
+            return None;
+        }
+        let Some(until) = self.public().networks.of_domain(domain)? else {
+            return Some((Cause::Inaccessible, Span::MAX));
+        };
+        let left = until.since(now());
+        (left != Span::ZERO).then_some((Cause::Banned, left))
+    }
+
+    /// Whether a call has to ask [`Resource::refusal_of_network`].
+    #[inline]
+    pub(crate) fn may_be_in_network(&self, flags: u32, domain: &str) -> bool {
+        flags & NETWORKS != 0 && may_be_address(domain)
     }
 
     /// Whether the resource is limited by copies, as the aggregators announced.
@@ -298,6 +325,7 @@ impl Resource {
         }
         self.set_flag(REFUSED, public.refused);
         self.set_flag(CLOSED, !public.closed.is_empty());
+        self.set_flag(NETWORKS, !public.networks.is_empty());
         self.set_flag(IGNORED, public.ignored);
         self.set_flag(NOT_OPEN, public.blind != BlindPolicy::Open);
         self.policy.store(Policy::of(public).0, Ordering::Relaxed);

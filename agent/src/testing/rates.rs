@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tollgate_shared::descriptors::{DescriptorRule, resource_of_rules};
-use tollgate_shared::networks::AddressPrefixes;
+use tollgate_shared::networks::{AddressPrefixes, NetworkName, network as network_named};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::notice::Notice;
-use tollgate_shared::wire::public::{Kind, PublicTier};
+use tollgate_shared::wire::public::{Kind, PublicNetwork, PublicNetworks, PublicTier};
 
 use super::TestAgent;
 use crate::answer::Cause;
@@ -193,6 +193,39 @@ impl TestAgent {
             let closed = public.closed.iter().cloned().chain([domain]);
             let closed: BTreeSet<Box<str>> = closed.collect();
             public.closed = closed.into_iter().collect();
+        });
+    }
+
+    /// Bans a network on a resource for some time, as an operator does. `None`: its limits grant the network nothing.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let search = kit.agent().rate("api.search");
+    /// kit.ban_network("api.search", "203.0.113.0/24", Some(Duration::from_secs(60)));
+    /// let denied = search.hit("203.0.113.7").unwrap_err();
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(60)));
+    /// assert!(search.hit("198.51.100.7").is_ok());
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the network is not spelt as one.
+    #[expect(clippy::panic, reason = "a test states a network that is none")]
+    pub fn ban_network(&self, resource: &str, network: &str, lasts: Option<Duration>) {
+        let NetworkName::Network(network) = network_named(network) else {
+            panic!("{network:?}: found no network, expected one like \"203.0.113.0/24\"");
+        };
+        let now = self.agent.shared().clock.read_wall();
+        let until = lasts.map(|lasts| now.saturating_add(Span::from_std(lasts)));
+        self.learn(resource, |public| {
+            let added = PublicNetwork {
+                network,
+                banned_until: until,
+            };
+            public.networks = PublicNetworks::of(public.networks.iter().copied().chain([added]));
         });
     }
 

@@ -12,6 +12,7 @@ mod closed;
 mod copies;
 mod copies_awaited;
 mod copies_together;
+mod networks;
 #[path = "../support/sandbox.rs"]
 mod sandbox;
 mod weighted;

@@ -8,15 +8,50 @@
 //!
 //! Closed domains of the document are numbered when it is read, and rows that state a limit of 0 are kept in order. So
 //! the list costs as much as it may be long, and a domain more for each closed domain of the document that a row opens
-//! again. Not listed are rows that state no 0 themselves where the resource's own limits grant nothing. Knows nothing
+//! again. Networks are a list of their own, because agents refuse each address in them. Not listed are rows that state no 0 themselves where the resource's own limits grant nothing. Knows nothing
 //! of agents. What stays true: a listed domain is granted nothing.
 
-use tollgate_shared::wire::public::closed_within_bound;
+use ipnet::IpNet;
+use tollgate_shared::networks::network_of_domain;
+use tollgate_shared::wire::public::{PublicNetwork, PublicNetworks, closed_within_bound};
 
 use super::resource::{Mode, RateResource, overlaid};
 use super::version::Limits;
 
+/// With more entries of domains, agents do not learn which networks a resource closes: each entry is looked at, because
+/// it may open an address of a closed network.
+const ENTRIES_MAX: usize = 10_000;
+
 impl Limits {
+    /// The networks whose addresses a resource closes, all of them. A network is left out if another entry opens some
+    /// address in it.
+    pub(super) fn public_networks(&self, rate: &RateResource) -> PublicNetworks {
+        if !rate.networks.has_networks() || ENTRIES_MAX < rate.entries() {
+            return PublicNetworks::default();
+        }
+        let (mut closed, mut open) = (Vec::new(), Vec::new());
+        for (domain, entry) in rate.overrides() {
+            if let Some(of) = network_of_domain(domain) {
+                match self.class(entry.class).grants_nothing() {
+                    true => closed.push(of),
+                    false => open.push(of),
+                }
+            }
+        }
+        open.sort_unstable();
+        let is_network = |of: &&IpNet| of.prefix_len() < of.max_prefix_len();
+        let is_all_closed = |of: &&IpNet| {
+            // What a network contains comes directly after it in this order.
+            let next = open.get(open.partition_point(|one| one < *of));
+            !next.is_some_and(|next| of.contains(next))
+        };
+        let closed = closed.iter().filter(is_network).filter(is_all_closed);
+        PublicNetworks::of(closed.map(|network| PublicNetwork {
+            network: *network,
+            banned_until: None,
+        }))
+    }
+
     /// The first closed domains of a resource, as many as agents learn.
     pub(super) fn public_closed(&self, rate: &RateResource) -> Box<[Box<str>]> {
         let closed = closed_within_bound(self.closed(rate));
@@ -96,6 +131,43 @@ tiers = []
     fn closed(limits: &Limits, resource: &str) -> Vec<String> {
         let public = limits.public(resource, 1);
         public.closed.iter().map(|name| name.to_string()).collect()
+    }
+
+    fn networks(limits: &Limits, resource: &str) -> Vec<String> {
+        let public = limits.public(resource, 1);
+        let networks = public.networks.iter();
+        networks.map(|one| one.network.to_string()).collect()
+    }
+
+    #[test]
+    fn agents_learn_networks_of_which_every_address_is_granted_nothing() {
+        let limits = document();
+        assert_eq!(networks(&limits, "search"), ["10.0.0.0/8"]);
+        assert_eq!(networks(&limits, "allow"), [""; 0]);
+        let set = |limits: &Limits, domains: &[&str], own: &Own| {
+            let mut revision = Revision::of(limits);
+            for domain in domains {
+                revision.set("search", domain, Some(own)).expect("set");
+            }
+            revision.limits()
+        };
+        let networks_closed = ["10.1.0.0/16", "192.0.2.0/24", "192.0.2.9", "2001:db8::/32"];
+        let closed = set(&limits, &networks_closed, &rate("0/s"));
+        let expected = ["10.0.0.0/8", "10.1.0.0/16", "192.0.2.0/24", "2001:db8::/32"];
+        assert_eq!(networks(&closed, "search"), expected);
+        // An address of the second, a network of the third, and one that contains the first.
+        let open = ["10.1.2.3", "2001:db8:7::/48", "10.0.0.0/7"];
+        let open = set(&closed, &open, &rate("5/s"));
+        assert_eq!(networks(&open, "search"), ["192.0.2.0/24"]);
+        let fewer = open.with_own("search", "10.1.2.3", None);
+        let fewer = fewer.expect("removed");
+        let expected = ["10.0.0.0/8", "10.1.0.0/16", "192.0.2.0/24"];
+        assert_eq!(networks(&fewer, "search"), expected);
+        assert!(!fewer.is_public_equal(&open));
+        let tenants: Vec<String> = (0..ENTRIES_MAX).map(|n| format!("tenant-{n}")).collect();
+        let tenants: Vec<&str> = tenants.iter().map(String::as_str).collect();
+        let many = set(&fewer, &tenants, &rate("5/s"));
+        assert_eq!(networks(&many, "search"), [""; 0], "too many");
     }
 
     fn rate(text: &str) -> Own {

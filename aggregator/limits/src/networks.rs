@@ -90,6 +90,11 @@ impl Networks {
         self.has_addresses = self.has_addresses || address(domain).is_some();
     }
 
+    /// Whether any of the domains is a network.
+    pub(crate) fn has_networks(&self) -> bool {
+        !self.all.is_empty()
+    }
+
     fn add_network(&mut self, network: IpNet) {
         if !self.all.contains(&network) {
             Arc::make_mut(&mut self.all).insert(network);

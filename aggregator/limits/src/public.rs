@@ -100,6 +100,7 @@ impl Limits {
         let has_overrides = rate.has_overrides();
         let is_enforced = !ignored && rate.mode() != Mode::Shadow;
         let closed = is_enforced.then(|| self.public_closed(rate));
+        let networks = is_enforced.then(|| self.public_networks(rate));
         Public {
             kind: Kind::Rate,
             windows: windows.collect(),
@@ -117,6 +118,7 @@ impl Limits {
             // Otherwise a caller that uses a new name each time would cause a denial without end for each of them.
             refused: class.grants_nothing() && !has_overrides && is_enforced,
             closed: closed.unwrap_or_default(),
+            networks: networks.unwrap_or_default(),
             ..unconfigured
         }
     }

@@ -196,6 +196,11 @@ impl RateResource {
         0 < self.rows.len() || !self.table.domains.is_empty()
     }
 
+    /// How many domains the document and the rows name; a domain of both counts twice.
+    pub(super) fn entries(&self) -> usize {
+        self.table.domains.len() + self.rows.len()
+    }
+
     /// The domains that the document names, ascending.
     pub(super) fn document_domains(&self) -> impl Iterator<Item = &str> {
         self.table.domains.iter()

@@ -26,6 +26,7 @@ pub mod named;
 pub mod notice;
 pub mod public;
 mod public_descriptors;
+mod public_networks;
 mod public_rate;
 mod reader;
 pub mod record;

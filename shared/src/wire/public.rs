@@ -13,6 +13,7 @@ use super::{public_descriptors, public_rate};
 use crate::descriptors::DescriptorRule;
 use crate::time::Span;
 
+pub use super::public_networks::{PublicNetwork, PublicNetworks};
 pub use super::public_rate::{AddressPrefixes, PublicBucket, PublicQuota, PublicTier, QuotaUnit};
 
 /// The most tiers, windows or quotas that a resource may have.
@@ -25,6 +26,9 @@ pub const GROUPS_BYTES_MAX: usize = 256 * 1024;
 /// The most bytes of [`Public::closed`], counted by [`closed_bytes`]. Domains beyond it are left out, which is lenient:
 /// agents let their calls through until they are denied.
 pub const CLOSED_BYTES_MAX: usize = 64 * 1024;
+
+/// The most networks of [`Public::networks`]. Narrower ones beyond it are left out, which is lenient, as above.
+pub const NETWORKS_MAX: usize = 1_024;
 
 /// About as many bytes as a closed domain takes in an agent's memory.
 pub const fn closed_bytes(domain: &str) -> usize {
@@ -200,14 +204,18 @@ pub struct Public {
     #[serde(with = "public_descriptors", skip_serializing_if = "is_default")]
     pub descriptors: Box<[DescriptorRule]>,
     /// Domains that agents refuse by themselves, ascending: limits of their own never grant them a hit. As many as fit
-    /// into [`CLOSED_BYTES_MAX`], and each exactly by its name: not the addresses of a network, nor the domains without
-    /// limits of their own where the resource grants nothing to these. Empty unless `kind` is [`Kind::Rate`].
+    /// into [`CLOSED_BYTES_MAX`], and each exactly by its name: not the domains without limits of their own where the
+    /// resource grants nothing to these. Empty unless `kind` is [`Kind::Rate`].
     #[serde(deserialize_with = "closed", skip_serializing_if = "is_default")]
     pub closed: Box<[Box<str>]>,
     /// The version whose limits these are, if versions after it were operators' acts that left limits as they were; 0:
     /// it is `version`. See [`Public::limits_version`].
     #[serde(skip_serializing_if = "is_default")]
     pub limits_of: u64,
+    /// Networks whose addresses agents refuse by themselves: banned ones, and those which limits of their own never grant
+    /// a hit. Empty for descriptors.
+    #[serde(skip_serializing_if = "is_default")]
+    pub networks: PublicNetworks,
 }
 
 impl Public {
@@ -228,6 +236,8 @@ impl Public {
         };
         if public.kind != Kind::Descriptors {
             public.descriptors = Box::default();
+        } else {
+            public.networks = PublicNetworks::default();
         }
         if public.kind != Kind::Rate {
             public.closed = Box::default();

@@ -9,7 +9,8 @@ use tollgate_shared::wire::hits::{Hit, HitKind, Refused, Sender, write_hits};
 use tollgate_shared::wire::link::{FromAggregator, Snapshot, TopicSnapshot};
 use tollgate_shared::wire::notice::{Notice, NoticeFrame};
 use tollgate_shared::wire::public::{
-    AddressPrefixes, BlindPolicy, Kind, Public, PublicBucket, PublicQuota, PublicTier, QuotaUnit,
+    AddressPrefixes, BlindPolicy, Kind, Public, PublicBucket, PublicNetworks, PublicQuota,
+    PublicTier, QuotaUnit,
 };
 use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement, StatementKind};
 
@@ -217,6 +218,7 @@ pub fn snapshot(writer: &mut Writer) {
         descriptors: Box::default(),
         closed: Box::default(),
         limits_of: 0,
+        networks: PublicNetworks::default(),
     };
     FromAggregator::Snapshot(Snapshot {
         nonce: 1,

@@ -203,7 +203,7 @@ fn each_field_may_be_missing_but_those_that_always_were() {
     }
     let written = named::message(0, &all_public());
     let fields = Map::of(&written);
-    // All but `refused`, `copies`, `descriptors`, `closed` and `limits_of`, which have their defaults.
+    // All but `refused`, `copies`, `descriptors`, `closed`, `limits_of` and `networks`, which have their defaults.
     assert_eq!(fields.0.len(), 15);
     for (name, _) in &fields.0 {
         let read = public_of(&fields.without(name)).expect(name);
@@ -378,6 +378,56 @@ fn closed_domains_are_written_by_name_and_left_out_if_none() {
         let closed = &read.topics[0].public.closed;
         assert_eq!(closed.len(), usize::from(kind == Kind::Rate), "{kind:?}");
     }
+}
+
+#[test]
+fn networks_are_written_by_name_and_what_is_none_is_left_out() {
+    let network = |text: &str, until: Option<u64>| PublicNetwork {
+        network: text.parse().expect("a network"),
+        banned_until: until.map(Timestamp::from_micros),
+    };
+    let networks = [
+        network("10.0.0.0/8", None),
+        network("2001:db8::/32", Some(7)),
+    ];
+    let public = Public {
+        kind: Kind::Copies,
+        copies: Some(PublicCopies::default()),
+        networks: PublicNetworks::of(networks.into_iter()),
+        ..Public::default()
+    };
+    let written = Map::of(&named::message(0, &public));
+    assert_eq!(written.0.last().map(|(name, _)| &**name), Some("networks"));
+    assert_eq!(public_of(&written), Ok(public));
+    let read = |list: &[NetworkOfLater]| {
+        let bytes = rmp_serde::to_vec_named(list).expect("memory");
+        public_of(&Map(Vec::new()).with("networks", &bytes)).map(|public| public.networks)
+    };
+    let of_later = |network, banned_until| NetworkOfLater {
+        network,
+        banned_until,
+        later: true,
+    };
+    let listed = read(&[
+        of_later("2001:db8::/32", Some(7)),
+        of_later("acme", None),
+        of_later("10.0.0.1/8", None),
+        of_later("10.0.0.0/8", None),
+        of_later("10.0.0.0/8", Some(5)),
+    ]);
+    assert!(listed.is_ok_and(|listed| listed.iter().eq(&networks)));
+    let most = vec![of_later("10.0.0.0/8", None); NETWORKS_MAX];
+    assert_eq!(read(&most).map(|listed| listed.iter().len()), Ok(1));
+    assert!(read(&[&*most, &[of_later("10.0.0.0/8", None)]].concat()).is_err());
+    assert!(read(&[of_later("", None)]).is_err());
+}
+
+/// A network in public limits as a later release may write it.
+#[derive(Clone, serde::Serialize)]
+struct NetworkOfLater {
+    network: &'static str,
+    banned_until: Option<u64>,
+    later: bool,
 }
 
 #[test]

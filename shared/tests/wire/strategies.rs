@@ -111,6 +111,7 @@ prop_compose! {
         most: Option<u64>, least: Option<u64>, global: Option<u64>, keeps_estimates: bool, addresses in prop::option::of((0u8..=32, 0u8..=128)),
         closed in prop::collection::btree_set("[a-z0-9.:/-]{1,20}", 0..4),
         limits_of: u64,
+        networks in prop::collection::vec((any::<std::net::IpAddr>(), 1u8..=128, any::<Option<u64>>()), 0..4),
     ) -> Public {
         let window = |(limit, w)| PublicTier { limit, window: Span::from_micros(w) };
         Public {
@@ -119,6 +120,10 @@ prop_compose! {
             quotas: quotas.into_iter().map(|(limit, unit)| PublicQuota { limit, unit }).collect(),
             most, least, global, keeps_estimates, limits_of,
             closed: closed.into_iter().map(Box::from).collect(),
+            networks: PublicNetworks::of(networks.into_iter().map(|(address, bits, until)| PublicNetwork {
+                network: AddressPrefixes { v4: bits.min(32), v6: bits }.network_of(address.to_canonical()),
+                banned_until: until.map(Timestamp::from_micros),
+            })),
             addresses: addresses.map(|(v4, v6)| AddressPrefixes { v4, v6 }),
             ..Public::default()
         }
@@ -156,7 +161,7 @@ prop_compose! {
             None if closed => BlindPolicy::Closed,
             None => BlindPolicy::Open,
         };
-        Public { version, kind, tiers, hard, has_overrides: flags.0, blind, refused: flags.1, ignored: flags.2, copies: (kind == Kind::Copies).then_some(copies), descriptors: if kind == Kind::Descriptors { rules.into() } else { Box::default() }, closed: if kind == Kind::Rate { rate.closed.clone() } else { Box::default() }, ..rate }
+        Public { version, kind, tiers, hard, has_overrides: flags.0, blind, refused: flags.1, ignored: flags.2, copies: (kind == Kind::Copies).then_some(copies), descriptors: if kind == Kind::Descriptors { rules.into() } else { Box::default() }, closed: if kind == Kind::Rate { rate.closed.clone() } else { Box::default() }, networks: if kind == Kind::Descriptors { PublicNetworks::default() } else { rate.networks.clone() }, ..rate }
     }
 }
 

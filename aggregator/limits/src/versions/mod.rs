@@ -18,6 +18,7 @@
 //! What stays true: the book is a function of the stream.
 
 mod acts;
+mod network_bans;
 mod record_keys;
 pub mod switches;
 pub mod text;
@@ -35,6 +36,7 @@ use tollgate_shared::wire::set_rows::SetRow;
 use tollgate_shared::wire::{DecodeError, FieldFault, Reader};
 
 pub use self::acts::in_one_line;
+pub use self::network_bans::NetworkBans;
 use self::switches::Switches;
 use self::text::Text;
 pub use self::void::Void;
@@ -103,6 +105,7 @@ pub struct LimitsBook {
     newer: BTreeSet<u64>,
     document: Option<Document>,
     switches: Switches,
+    network_bans: NetworkBans,
 }
 
 /// The document in force, without switches.
@@ -244,6 +247,7 @@ impl LimitsBook {
             Err(why) => return void(push, why),
         };
         self.switches.turn(&amendment.act);
+        self.network_bans.turn(&amendment.act, at);
         let before = self.latest().filter(|_| !amendment.act.is_limits());
         let version = Arc::new(Version {
             number,
@@ -266,6 +270,11 @@ impl LimitsBook {
     /// The switches that override what documents state.
     pub fn switches(&self) -> &Switches {
         &self.switches
+    }
+
+    /// The bans of networks.
+    pub fn network_bans(&self) -> &NetworkBans {
+        &self.network_bans
     }
 
     /// Enters a document with offset `offset`.

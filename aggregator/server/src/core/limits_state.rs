@@ -14,10 +14,11 @@ use super::event::{Effect, LimitsFile, Now};
 use super::limits_push::Pushed;
 use super::partition::Partition;
 use super::record_keys;
-use tollgate_limits::versions::{Entered, LimitsBook, Version, Void, digest};
+use tollgate_limits::versions::{Entered, LimitsBook, NetworkBans, Version, Void, digest};
 use tollgate_log::{AppendError, Delivered, Stream};
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::wire::DecodeError;
+use tollgate_shared::wire::public::NETWORKS_MAX;
 
 /// How long after a failed push the file is pushed again.
 const PUSH_AGAIN_AFTER: Span = Span::from_secs(1);
@@ -138,6 +139,7 @@ impl LimitsState {
             self.note_news(before.as_ref());
             if let (true, Some(latest)) = (self.caught_up, self.book.latest()) {
                 log_closed_beyond_bound(before.as_ref(), &latest.limits);
+                log_bans_beyond_bound(&self.book, latest);
             }
         }
         Ok(entered)
@@ -152,7 +154,9 @@ impl LimitsState {
         let is_equal = |before: &Arc<Limits>| {
             Arc::ptr_eq(before, &latest.limits) || before.is_public_equal(&latest.limits)
         };
-        if !(self.caught_up && before.is_some_and(is_equal)) {
+        let made = latest.made.as_ref();
+        let is_of_network = made.is_some_and(|made| NetworkBans::are_changed_by(&made.act));
+        if is_of_network || !(self.caught_up && before.is_some_and(is_equal)) {
             self.news_for_agents = latest.number;
         }
     }
@@ -452,6 +456,17 @@ fn log_closed_beyond_bound(before: Option<&Arc<Limits>>, latest: &Arc<Limits>) {
                  names are refused from their first call, the others from their first denial on"
             );
         }
+    }
+}
+
+/// Warns of a ban of a network beside as many as agents learn.
+fn log_bans_beyond_bound(book: &LimitsBook, latest: &Version) {
+    let act = latest.made.as_ref().map(|made| &made.act);
+    if act.is_some_and(|act| book.network_bans().are_beyond_bound(act)) {
+        tracing::warn!(
+            "more networks are banned than agents learn of a resource ({NETWORKS_MAX}, the widest): addresses of the \
+             others are refused from their first denial on"
+        );
     }
 }
 

@@ -18,7 +18,9 @@ use std::collections::{HashMap, VecDeque};
 
 use tollgate_shared::descriptors::DescriptorRule;
 use tollgate_shared::wire::link::{FromAggregator, Snapshot, TopicSnapshot};
-use tollgate_shared::wire::public::{CLOSED_BYTES_MAX, GROUPS_BYTES_MAX, Public};
+use tollgate_shared::wire::public::{
+    CLOSED_BYTES_MAX, GROUPS_BYTES_MAX, Kind, NETWORKS_MAX, Public, PublicNetworks,
+};
 
 use super::announce::{Announcer, Point, STATEMENTS_MAX};
 use super::environment::Environment;
@@ -182,12 +184,17 @@ fn public_of(limits: &LimitsState, resource: &str) -> Public {
     let Some(version) = limits.book.latest() else {
         return Public::default();
     };
+    let public = version.limits.public(resource, version.number);
+    let are_denied = !public.ignored && public.kind != Kind::Descriptors;
+    let banned = limits.book.network_bans().of(resource);
+    let banned = banned.filter(|_| are_denied);
     Public {
         limits_of: match version.limits_of == version.number {
             true => 0,
             false => version.limits_of,
         },
-        ..version.limits.public(resource, version.number)
+        networks: PublicNetworks::of(public.networks.iter().copied().chain(banned)),
+        ..public
     }
 }
 
@@ -254,11 +261,13 @@ fn next_part(
     }
 }
 
-/// The room that the groups, closed domains and descriptor rules of public limits take in a part, in statements.
+/// The room that the groups, closed domains, networks and descriptor rules of public limits take in a part, in statements.
 fn lists_sent(public: &Public) -> usize {
     /// No more than what a statement may take.
     const STATEMENT_BYTES: usize = 400;
     const HEADS: usize = 48;
+    /// The names of two fields, the network and the end of its ban.
+    const NETWORK_BYTES: usize = 80;
     let groups = public.copies.iter().flat_map(|copies| &copies.groups);
     let bytes: usize = groups
         .map(|group| {
@@ -268,13 +277,17 @@ fn lists_sent(public: &Public) -> usize {
         })
         .sum();
     let closed: usize = public.closed.iter().map(|name| name.len() + 3).sum();
+    let networks = public.networks.iter().len() * NETWORK_BYTES;
     let rules = public
         .descriptors
         .iter()
         .map(DescriptorRule::announced_bytes);
-    (bytes + closed + rules.sum::<usize>()).div_ceil(STATEMENT_BYTES)
+    (bytes + closed + networks + rules.sum::<usize>()).div_ceil(STATEMENT_BYTES)
 }
 
-// All groups of a resource, its closed domains, or all rules of a domain of descriptors, fit into one part.
-const _: () = assert!(TOPIC_STATEMENTS + GROUPS_BYTES_MAX.div_ceil(400) < STATEMENTS_MAX);
+// All groups of a resource, its closed domains, or all rules of a domain of descriptors, fit into one part, with its
+// networks.
+const _: () = assert!(
+    TOPIC_STATEMENTS + (GROUPS_BYTES_MAX + NETWORKS_MAX * 80).div_ceil(400) < STATEMENTS_MAX
+);
 const _: () = assert!(CLOSED_BYTES_MAX <= GROUPS_BYTES_MAX);

@@ -1,4 +1,4 @@
-//! Networks in the limits of copies.
+//! Networks in the limits of copies, and bans of networks.
 
 use super::*;
 
@@ -20,5 +20,58 @@ async fn a_network_limits_the_copies_of_each_of_its_addresses() {
     })
     .await;
     assert!(sandbox.peek("10.2.0.1").is_ok(), "2 is its limit");
+    assert_eq!(world.audit()["equal"], true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_address_of_a_banned_network_is_let_in_and_each_once_the_ban_ends() {
+    let world = World::new().await;
+    let sandbox = world.agent.copies("sandbox");
+    let banned = |rate: &Rate, address: &str| {
+        let refused = rate.hit(address).err();
+        refused.map(|denied| denied.cause()) == Some(Cause::Banned)
+    };
+    world.done("ban --everywhere 2001:DB8::/32 --for 1h");
+    // Only looked at: no call of the network is in the log.
+    until("the agent knows", || {
+        world.search.peek("2001:db8::1").is_err() && sandbox.peek("2001:db8::1").is_err()
+    })
+    .await;
+    for n in 0..1_000 {
+        assert!(banned(&world.search, &format!("2001:db8:{n:x}::1")));
+        assert!(sandbox.reserve(&format!("2001:db8:{n:x}::1"), 1).is_err());
+    }
+    assert!(!banned(&world.search, "2001:db9::1"));
+    // An agent that starts later, and resources that it first uses then.
+    let later = Agent::builder().name("later");
+    let later = later.aggregator(world.served.agents.to_string()).build();
+    let later = later.expect("good settings");
+    let (search, free) = (later.rate("api.search"), later.rate("unlimited"));
+    assert!(later.ready(DEADLINE).await, "it knows the limits");
+    assert!(banned(&search, "2001:db8::1") && banned(&free, "2001:db8::2"));
+    until("refused calls are in the log", || {
+        world
+            .served
+            .metric("tollgate_resource_refused_total{resource=\"api.search\"}")
+            == 1_001.0
+    })
+    .await;
+    assert_eq!(world.denials(&[]), Vec::<Value>::new());
+    world.done("unban --everywhere 2001:db8::/32");
+    until("it is let in", || {
+        let is_in = |rate: &Rate| rate.peek("2001:db8::1").is_ok();
+        is_in(&search) && is_in(&free) && sandbox.peek("2001:db8::1").is_ok()
+    })
+    .await;
+    // On one resource, and for a second.
+    world.done("ban api.search 203.0.113.0/24 --for 2s");
+    until("the agent knows", || search.peek("203.0.113.7").is_err()).await;
+    assert!(!banned(&free, "203.0.113.7"));
+    until("it has ended", || !banned(&search, "203.0.113.7")).await;
+    // Limits of its own close a network.
+    world.done("limits set api.search --domain 198.51.100.0/24 --hard 0/s");
+    until("the agent knows", || search.peek("198.51.100.7").is_err()).await;
+    let denied = search.hit("198.51.100.8").expect_err("its first call");
+    assert_eq!(denied.cause(), Cause::Inaccessible);
     assert_eq!(world.audit()["equal"], true);
 }
