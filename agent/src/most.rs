@@ -8,7 +8,8 @@
 //! What a denial states is kept after the denial's end, because it is true until the limits change. Without it a
 //! small tenant could go on with large calls, each let through because its window is empty. `moka` keeps these
 //! entries, bounded and expiring; the next denial of an evicted pair refuses it again. Calls look in here only if
-//! they have more copies than the least maximum that is known of any pair of the resource.
+//! they have more copies than the least maximum that is known of any pair of the resource. Of copies, the maximum is the
+//! domain's own limit: with it a domain that holds nothing could take as many as the domain with most may have.
 //!
 //! Knows nothing of windows. What stays true: a call is too many only under its exact names, and only while the agent
 //! knows no newer limits than those of the denial.
@@ -65,7 +66,8 @@ impl Mosts {
         now: Mono,
     ) {
         let fingerprint = resource.fingerprint(domain);
-        if resource.most() <= most {
+        let of_all = resource.copies_limit().unwrap_or(u64::MAX);
+        if resource.most().min(of_all) <= most {
             // The maximum for all domains is as low already.
             self.pairs.invalidate(&fingerprint);
             return;
@@ -81,7 +83,7 @@ impl Mosts {
         self.pairs.insert(fingerprint, known);
     }
 
-    /// The most copies that a pair can be granted at once; [`u64::MAX`] if unknown.
+    /// The most copies that a pair can be granted at once, or have; [`u64::MAX`] if unknown.
     pub(crate) fn of(&self, resource: &Resource, domain: &str, now: Mono) -> u64 {
         let known = self.pairs.get(&resource.fingerprint(domain));
         let known = known.filter(|known| {

@@ -294,7 +294,7 @@ impl Copies {
         if wanted.fits_beside(held).is_some() || self.lets_all_through() {
             return Ok(());
         }
-        Err(self.full(want))
+        Err(self.full(domain, want))
     }
 
     #[inline]
@@ -336,7 +336,7 @@ impl Copies {
         {
             return self.take_attentively(fingerprint, domain, want);
         }
-        let limit = resource.copies_limit();
+        let limit = self.limit_of(domain);
         self.take_up_to(fingerprint, domain, Leave { want, limit })
     }
 
@@ -358,7 +358,7 @@ impl Copies {
                 }
                 // No aggregator refused this, only the limit that the agent knows, and that may have been raised.
                 shared.resources.doubt_limits(resource);
-                Err(self.full(leave.want))
+                Err(self.full(domain, leave.want))
             }
         }
     }
@@ -398,14 +398,14 @@ impl Copies {
         self.check_kind()?;
         if let Some(denied) = self.look(fingerprint, domain) {
             if !self.lets_all_through() {
-                return Err(self.refused_by(denied, want));
+                return Err(self.refused_by(domain, denied, want));
             }
             if asking == Asking::Take {
                 Counters::add(&self.inner.shared.counters.kill_switch_grants, 1);
             }
         }
         if !self.is_blind() {
-            let limit = self.inner.resource.copies_limit();
+            let limit = self.limit_of(domain);
             return Ok(Leave { want, limit });
         }
         let least = Want {
@@ -463,15 +463,6 @@ impl Copies {
         let (cause, remaining) = by_limits.filter(|_| !self.is_blind())?;
         shared.resources.doubt_limits(resource);
         Some(Denied::by_policy(cause, remaining))
-    }
-
-    /// The copies that the domain may have in this process, with those of holds that have ended: their holders have not
-    /// dropped them, but nobody counts them any more.
-    #[cold]
-    fn limit_beside_ended(&self, domain: &str) -> Option<u64> {
-        let (resource, shared) = self.parts();
-        let limit = resource.copies_limit()?;
-        Some(limit.saturating_add(shared.revoked.ended_of(resource.id, domain)))
     }
 
     /// Whether denials are ignored.

@@ -1,4 +1,4 @@
-//! Calls for more copies at once than any domain may have: waiting does not help them.
+//! Calls for more copies at once than their domain may ever have: waiting does not help them.
 //!
 //! What stays true: such a call is refused as that whether the domain has room or not, and only by a limit that the
 //! agent knows.
@@ -10,16 +10,45 @@ use crate::answer::{Cause, Denied};
 use crate::refused::{Refused, TooMany};
 
 impl Copies {
-    /// The refusal because of what this process itself holds, or of what no domain may ever hold.
-    pub(super) fn full(&self, want: Want) -> Refused {
-        let limit = self.inner.resource.copies_limit().unwrap_or_default();
-        self.refused_by(Denied::of_own_holds(limit), want)
+    /// The copies that a domain may have, if known: the domain's own limit, if a denial in the last ten minutes stated
+    /// it, or the greatest limit of any domain.
+    ///
+    /// Looks for the domain only if some domain's own limit is known to be less than the greatest.
+    #[inline]
+    pub(super) fn limit_of(&self, domain: &str) -> Option<u64> {
+        let (resource, shared) = self.parts();
+        let of_any = resource.copies_limit();
+        match resource.most_of_any() {
+            u64::MAX => of_any,
+            _ => {
+                let own = shared.mosts.of(resource, domain, shared.clock.cached());
+                of_any
+                    .into_iter()
+                    .chain((own < u64::MAX).then_some(own))
+                    .min()
+            }
+        }
+    }
+
+    /// The same with the copies of holds that have ended: their holders have not dropped them, but nobody counts them any
+    /// more.
+    #[cold]
+    pub(super) fn limit_beside_ended(&self, domain: &str) -> Option<u64> {
+        let (resource, shared) = self.parts();
+        let limit = self.limit_of(domain)?;
+        Some(limit.saturating_add(shared.revoked.ended_of(resource.id, domain)))
+    }
+
+    /// The refusal because of what this process itself holds, or of what the domain may never hold.
+    pub(super) fn full(&self, domain: &str, want: Want) -> Refused {
+        let limit = self.limit_of(domain).unwrap_or_default();
+        self.refused_by(domain, Denied::of_own_holds(limit), want)
     }
 
     /// The refusal of a call that a denial refuses, but for a call that could not pass without the denial, either. A
     /// limit that grants nothing at all is a denial, which says so.
-    pub(super) fn refused_by(&self, denied: Denied, want: Want) -> Refused {
-        let limit = self.inner.resource.copies_limit().unwrap_or_default();
+    pub(super) fn refused_by(&self, domain: &str, denied: Denied, want: Want) -> Refused {
+        let limit = self.limit_of(domain).unwrap_or_default();
         if denied.cause() == Cause::Full && limit != 0 && limit < u64::from(want.min) {
             return TooMany::new(limit).into();
         }
@@ -28,7 +57,7 @@ impl Copies {
 
     /// The same for a call that ends with it, and is recorded.
     pub(super) fn refuse(&self, domain: &str, want: Want, denied: Denied) -> Refused {
-        let refused = self.refused_by(denied, want);
+        let refused = self.refused_by(domain, denied, want);
         match &refused {
             Refused::Denied(denied) => self.record_refused(domain, want.max, denied),
             _ => {
@@ -39,7 +68,7 @@ impl Copies {
         refused
     }
 
-    /// Records a call for more copies than any domain may have.
+    /// Records a call for more copies than its domain may ever have.
     pub(super) fn record_too_many(&self, domain: &str, copies: u32) {
         let denied = Denied::by_policy(Cause::TooMany, Span::MAX);
         self.record_refused(domain, copies, &denied);

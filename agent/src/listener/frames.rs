@@ -274,9 +274,13 @@ impl Listener {
                 let at = (notice.partition, statement.position);
                 self.refresh_if_stale(index, resource, at, &denial, now);
                 // A ban contains nothing about limits.
-                let is_limit = denial.cause != Cause::Banned && !resource.is_of_copies();
+                let is_limit = denial.cause != Cause::Banned;
                 if is_limit && matches!(statement.scope, Scope::Pair(_)) {
-                    let change = (denial.version, denial.most);
+                    let most = match resource.is_of_copies() {
+                        true => denial.limit,
+                        false => denial.most,
+                    };
+                    let change = (denial.version, most);
                     self.around.mosts.remember(resource, domain, change, now);
                 }
                 ScopeChange::Denied(Self::until(notice.remaining, late, now), denial)

@@ -109,6 +109,42 @@ fn an_invalid_call_is_an_error_and_changes_nothing() {
 }
 
 #[test]
+fn a_domain_is_held_to_its_own_limit_once_a_denial_has_stated_it() {
+    let (kit, sandbox) = kit();
+    kit.most_at_once_of("sandbox", "acme", 3);
+    let too_many = |refused: Result<_, Refused>| match refused {
+        Err(Refused::TooMany(too_many)) => too_many.most(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(too_many(sandbox.reserve("acme", 4)), 3);
+    let both = [(&sandbox, "acme", 2), (&sandbox, "acme", 2)];
+    assert_eq!(
+        too_many(kit.agent().reserve_all(&both, None).map(|_| unreachable!())),
+        3
+    );
+    let all = sandbox.reserve_up_to("acme", 1..=9).unwrap();
+    assert_eq!(all.copies(), 3);
+    assert_eq!(
+        denied(sandbox.reserve("acme", 1)),
+        (Cause::Full, Scope::Pair)
+    );
+    assert_eq!(too_many(sandbox.reserve("acme", 4)), 3, "whatever is held");
+    assert!(sandbox.peek("acme").is_err());
+    drop(all);
+    assert!(sandbox.peek("acme").is_ok() && sandbox.reserve("acme", 3).is_ok());
+    // Others may have as many as any domain, and so may this one where nothing is refused or known.
+    assert!(sandbox.reserve("beta", 10).is_ok());
+    kit.go_blind();
+    assert!(sandbox.reserve("acme", 10).is_ok());
+    kit.see_again();
+    kit.agent().kill_switch(KillSwitch::On);
+    assert!(sandbox.reserve("acme", 10).is_ok());
+    kit.agent().kill_switch(KillSwitch::Off);
+    kit.advance(10 * 60 * SECOND);
+    assert!(sandbox.reserve("acme", 10).is_ok(), "ten minutes later");
+}
+
+#[test]
 fn a_process_alone_never_takes_more_than_a_domain_may_have() {
     let (kit, sandbox) = kit();
     let first = sandbox.reserve("acme", 7).unwrap();
