@@ -106,6 +106,17 @@ impl QuotaState {
         self.give(n);
     }
 
+    /// Lowers the count by `n` copies for an operator. Then estimates that count no more cannot be taken back: the newest
+    /// are forgotten first.
+    pub fn refund(&mut self, n: u64) {
+        self.give(n);
+        let mut kept = self.count;
+        for counted in self.by_stamp.values_mut() {
+            *counted = (*counted).min(kept);
+            kept -= *counted;
+        }
+    }
+
     /// Lowers the count by `n` copies.
     pub fn give(&mut self, n: u64) {
         self.count = self.count.saturating_sub(n);

@@ -374,7 +374,7 @@ impl PairState {
             state.take_newest_out(*window, now_us, n);
         }
         for state in &mut self.quotas {
-            state.give(n);
+            state.refund(n);
         }
         if let (Some(state), Some(bucket)) = (&mut self.bucket, limits.bucket) {
             state.give(bucket, now_us, n);

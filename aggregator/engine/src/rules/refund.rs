@@ -4,7 +4,7 @@
 //! 9 in 10s, 50 a day    four at 0.0 as an estimate, three more at 1.0
 //! settled at 2.0: it was one, so three with the stamp 0.0 are taken out of the window and of the day
 //! settled at 11.0       0.0 has left the window, which refunds nothing; the day refunds three
-//! refund of 5 at 2.0    the newest five: three of 1.0, two of 0.0
+//! refund of 5 at 2.0    the newest five: three of 1.0, two of 0.0; of the day five, so a settlement may refund two more
 //! ```
 //!
 //! Each constraint by itself refunds at most what counts in it under that stamp: a window while the stamp is in
@@ -99,6 +99,9 @@ pub fn refund(class: &RateClass, state: &mut State, now: Timestamp, copies: u64)
     }
     for quota in state.quotas.iter_mut() {
         quota.count = quota.count.saturating_sub(copies);
+        // What is refunded now, a settlement must not refund again.
+        let refunded = quota.estimates.hits().saturating_sub(quota.count);
+        quota.estimates.take_out_newest(refunded);
     }
     for (bucket, level) in class.bucket.iter().zip(state.bucket.iter_mut()) {
         level.give_back(bucket, copies);
@@ -159,6 +162,31 @@ mod tests {
         assert_eq!(settle(&class, &mut state, at(9), settlement), 2);
         assert_eq!(state.windows[0].hits(), 4);
         assert_eq!(settle(&class, &mut state, at(9), settlement), 0);
+    }
+
+    #[test]
+    fn a_quota_does_not_refund_an_estimate_twice() {
+        let class = class("quota 10/day");
+        for (plain, refunded, settled) in
+            [(0, 10, 0), (0, 4, 6), (5, 10, 5), (5, 5, 10), (5, 1, 10)]
+        {
+            let mut state = State::of(&class);
+            state.forget(&class, at(5));
+            let copies = |copies, min| Request { copies, min };
+            let granted = request(&class, &mut state, at(5), copies(10, 10), u64::MAX, true);
+            assert_eq!(granted.hits, 10);
+            // Excess counts, too.
+            state.quotas[0].take(at(6), plain, false);
+            refund(&class, &mut state, at(7), refunded);
+            state.quotas[0].take(at(8), 10, false);
+            let settlement = Settlement {
+                made: at(5),
+                copies: 10,
+                actual: 0,
+            };
+            let taken = settle(&class, &mut state, at(9), settlement);
+            assert_eq!(taken, settled, "{plain} {refunded}");
+        }
     }
 
     #[test]
