@@ -25,7 +25,8 @@ pub struct AmendRequest {
     /// For a ban: its end; `None`: until it is lifted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until_us: Option<u64>,
-    /// For a ban, in place of its end: how long it lasts from now on, by the aggregator's clock.
+    /// For a ban, in place of its end: how long it lasts from now on, by the aggregator's clock or
+    /// by log time, whichever is later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_us: Option<u64>,
     /// For holds: the agent's name. Without it, with a domain, copies staged for the domain are released as well.

@@ -99,7 +99,13 @@ impl Revision {
             statements,
         } = self;
         let found = limits.names.number_of(resource);
-        let found = found.ok_or_else(|| NotChanged::NotConfigured(resource.into()))?;
+        let found = found.ok_or_else(|| match limits.resource(resource) {
+            None => NotChanged::NotConfigured(resource.into()),
+            Some(pattern) => NotChanged::ByPattern {
+                resource: resource.into(),
+                pattern: pattern.name().into(),
+            },
+        })?;
         let spelt = limits.domain_of_entry(resource, domain);
         let spelt = spelt.map_err(|kind| NotChanged::Network {
             domain: domain.into(),

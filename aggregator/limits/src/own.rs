@@ -40,6 +40,16 @@ pub enum NotChanged {
     /// There is no such resource.
     #[error("resource {0:?} is not configured")]
     NotConfigured(Box<str>),
+    /// The limits do not name the resource; a pattern limits it.
+    #[error(
+        "resource {resource:?} is limited by the pattern {pattern:?}, expected a resource that the limits name"
+    )]
+    ByPattern {
+        /// The resource.
+        resource: Box<str>,
+        /// The pattern.
+        pattern: Box<str>,
+    },
     /// The resource is limited by something else.
     #[error("resource {resource:?} is limited by {by}: expected {expected}")]
     Kind {

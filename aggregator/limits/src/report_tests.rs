@@ -256,6 +256,10 @@ fn quotas_zones_and_names_that_mislead_are_warned_of() {
             "copies.x = { limit = 4, groups.g = { limit = 2, members = [\"acme\", \"10.0.0.7\", \"10.0.0.0/8\"] } }",
             "warning: resource \"x\": group \"g\": members: \"10.0.0.0/8\" does not make its addresses members, expected",
         ),
+        (
+            "copies.x = { limit = 4, groups.g = { limit = 2, members = [\"::ffff:10.0.0.7\"] } }",
+            "group \"g\": members: a member is spelt as calls do not spell it, expected \"10.0.0.7\"",
+        ),
     ] {
         says(document, text);
     }

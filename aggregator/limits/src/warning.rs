@@ -97,9 +97,10 @@ pub enum WarningKind {
         /// That network.
         network: IpNet,
     },
-    /// A network among the members of a group, which are single domains.
+    /// A network among the members of a group, which are single domains; or an address in another spelling than the
+    /// canonical one, in which calls pass it.
     NetworkMember {
-        /// The network.
+        /// The network, or the address.
         network: IpNet,
     },
     /// Tiers that look like windows which all hold at once, but add up.
@@ -278,6 +279,13 @@ impl WarningKind {
                 f,
                 "applies to all of \"{network}\", which `addresses` of this resource limits as one"
             ),
+            Self::NetworkMember { network } if network.prefix_len() == network.max_prefix_len() => {
+                write!(
+                    f,
+                    "a member is spelt as calls do not spell it, expected \"{}\"",
+                    network.addr()
+                )
+            }
             Self::NetworkMember { network } => write!(
                 f,
                 "\"{network}\" does not make its addresses members, expected single domains"

@@ -17,7 +17,7 @@ use tollgate_limits::versions::switches::ALL;
 use tollgate_limits::{Limits, Resource, nearest};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::names::namespace as namespace_of;
-use tollgate_shared::networks::network_of_domain;
+use tollgate_shared::networks::{NetworkName, network};
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::Global;
@@ -186,6 +186,9 @@ pub fn ban(global: &Global, args: &BanArgs) -> Result<Exit, Failure> {
         for_us: args.lasts.map(Span::as_micros),
         ..args.banned.asked("ban")?
     };
+    if let (None, Some(domain)) = (&act.resource, &act.domain) {
+        check_everywhere(global, &args.spoken.url, domain)?;
+    }
     if let Some(domain) = act
         .domain
         .as_deref()
@@ -197,6 +200,27 @@ pub fn ban(global: &Global, args: &BanArgs) -> Result<Exit, Failure> {
         );
     }
     ask(global, &args.spoken.url, &args.word, act)
+}
+
+/// Checks that a ban of an address or a network reaches it on every resource. Without a domain key the aggregator checks
+/// that; with one it gets a hash, of which it cannot know the network.
+fn check_everywhere(global: &Global, url: &str, domain: &str) -> Result<(), Failure> {
+    if !global.domains()?.needs_resource(domain) {
+        return Ok(());
+    }
+    let limits = limits_in_force(url)?;
+    for rate in limits.rates() {
+        let fault = match rate.limited_as(domain) {
+            Ok(limited) if *limited == *domain => continue,
+            Ok(limited) => format!("limits it as \"{limited}\", expected a ban on each resource"),
+            Err(fault) => fault.to_string(),
+        };
+        let (domain, resource) = (escaped(domain), escaped(rate.name()));
+        return Err(Failure::Data(format!(
+            "domain \"{domain}\": resource \"{resource}\" {fault}"
+        )));
+    }
+    Ok(())
 }
 
 /// Runs `unban`.
@@ -318,7 +342,7 @@ fn is_nearly_a_network(domain: &str) -> bool {
         && address
             .chars()
             .all(|c| c.is_ascii_hexdigit() || matches!(c, '.' | ':'));
-    is_length && is_address && network_of_domain(domain).is_none()
+    is_length && is_address && network(domain) == NetworkName::Other
 }
 
 fn list(global: &Global, url: &str) -> Result<Exit, Failure> {
@@ -412,12 +436,15 @@ mod tests {
 
     #[test]
     fn a_network_that_is_cut_short_is_noticed() {
-        for text in ["10/8", "10.0.0/8", "2001:db8/32", "10.0.0.0/99"] {
+        for text in ["10/8", "10.0.0/8", "2001:db8/32"] {
             assert!(is_nearly_a_network(text), "{text}");
         }
         for text in [
             "10.0.0.0/8",
             "2001:db8::/32",
+            // Refused by the aggregator.
+            "10.0.0.0/99",
+            "10.1.2.3/8",
             "acme/8",
             "10.1.2.3",
             "a/b",

@@ -10,6 +10,7 @@
 use tollgate_limits::{Limits, Resource};
 use tollgate_replay::backtest::read::{Recording, RowReading};
 use tollgate_replay::source::{Source, limits_of};
+use tollgate_shared::networks::network_of_domain;
 
 use super::backtest::{BacktestArgs, usage};
 use super::{Global, input_name, logs, read_input};
@@ -86,10 +87,16 @@ pub(super) fn expect_configured(
 ) -> Result<(), Failure> {
     let names = recording.pairs.resources();
     if names.len() == 0 {
-        return Err(Failure::Data(
-            "no call to play: no readable row matches --resource, --domain, --from and --to"
-                .to_owned(),
-        ));
+        // A fleet records an address as the network by which its resource limits it.
+        let only = reading.only_domain.as_deref();
+        let is_address = only.is_some_and(|domain| network_of_domain(domain).is_some());
+        let hint = match is_address {
+            true => "; a log has an address as its resource limits it, as 203.0.113.0/24",
+            false => "",
+        };
+        return Err(Failure::Data(format!(
+            "no call to play: no readable row matches --resource, --domain, --from and --to{hint}"
+        )));
     }
     for document in limits {
         let limits = &document.limits;

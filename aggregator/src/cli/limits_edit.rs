@@ -9,6 +9,7 @@
 //! Knows nothing of documents. What stays true: rows that cannot be read are all refused together, each with its
 //! place.
 
+use std::borrow::Cow;
 use std::io::BufRead;
 
 use tollgate_limits::{Limits, NotChanged, Own, RateResource, Revision, StatedLimits, StatedTwice};
@@ -221,8 +222,16 @@ fn row(line: &str, columns: &Columns) -> Result<TextEdit, String> {
             columns.named.len()
         ));
     }
-    let field = |at: usize| fields.get(at).map_or("", |field| field.trim()).to_owned();
-    let stated = |at: Option<usize>| at.map(field).filter(|field| !field.is_empty());
+    // Blanks at the ends of a quoted cell belong to it.
+    let field = |at: usize| match fields.get(at) {
+        Some(Cow::Owned(quoted)) => quoted.clone(),
+        Some(Cow::Borrowed(bare)) => bare.trim().to_owned(),
+        None => String::new(),
+    };
+    let stated = |at: Option<usize>| {
+        let field = at.map(field)?.trim().to_owned();
+        (!field.is_empty()).then_some(field)
+    };
     let [rate, hard, limit] = columns.limits.map(stated);
     let limit = limit.map(|text| {
         let fault = |_| format!("limit = \"{text}\": expected a whole number");

@@ -113,7 +113,7 @@ pub(super) fn rows_text(limits: &Limits) -> String {
 
 /// A CSV field, quoted if needed.
 fn csv_field(text: &str) -> String {
-    match text.contains([',', '"']) {
+    match text.contains([',', '"']) || text.trim() != text {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.to_owned(),
     }
@@ -130,7 +130,7 @@ mod tests {
         let document = "[rate.a]\nrate = \"1/s\"\n[copies.c]\nlimit = 1\n";
         let mut revision = Revision::of(&Limits::parse(document).expect("it is good"));
         let csv = "resource,domain,rate,hard,limit\n\
-            a,\"b, \"\"inc\"\"\",5/s,9/s,\na,d,,9/s,\nc,e,,,7\n";
+            a,\" acme\",5/s,,\na,\"b, \"\"inc\"\"\",5/s,9/s,\na,d,,9/s,\nc,\"e\u{a0}\",,,7\n";
         for (_, row) in rows("f.csv", csv.as_bytes()).expect("good rows") {
             let domain = row.domain.expect("a domain");
             let set = revision.set(&row.resource, &domain, row.own.as_ref());

@@ -230,6 +230,10 @@ async fn an_address_that_is_typed_is_hashed_as_agents_hash_it() {
     let (code, why) = run_command(&["explain", "web.login", typed]);
     assert!(code == 0 && why.contains("was denied"), "{why}");
     let reason = ["--reason", "a test"];
+    // Agents hash its network, of which the aggregator cannot know that the address is in it.
+    let (code, output) = run_command(&[&["ban", "--everywhere", typed], &reason[..]].concat());
+    let expected = "resource \"web.login\" limits it as \"203.0.113.0/24\", expected a ban on each";
+    assert!(code == 65 && output.contains(expected), "{output}");
     let act = |verb: &str| run_command(&[&[verb, "web.login", typed], &reason[..]].concat());
     let (code, output) = act("reset");
     assert_eq!(code, 0, "{output}");

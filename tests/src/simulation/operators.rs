@@ -155,6 +155,7 @@ impl World {
         let query = self.operators.last;
         let proposal = Proposal {
             act: act.clone(),
+            ban_lasts: None,
             who: name_of(query),
             why: "the simulation".to_owned(),
             expected: match random.below(8) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use tollgate_shared::networks::network_of_domain;
+use tollgate_shared::networks::{NetworkText, network_of_domain};
 use tollgate_shared::time::Span;
 
 use super::overrides::{own_of_domain, plan_of_domain};
@@ -172,7 +172,7 @@ fn read_groups(
             let members = section.require("members", "a list of domains, as [\"new-1\"]");
             let list = members?;
             let members = read_names(&list, reading.warnings);
-            for network in members.iter().filter_map(|name| wide_network(name)) {
+            for network in members.iter().filter_map(|name| no_member(name)) {
                 let kind = WarningKind::NetworkMember { network };
                 reading.warnings.add(&list.path, kind);
             }
@@ -185,9 +185,11 @@ fn read_groups(
         .collect()
 }
 
-/// The network of several addresses that a name is.
-fn wide_network(name: &str) -> Option<IpNet> {
-    network_of_domain(name).filter(|of| of.prefix_len() < of.max_prefix_len())
+/// The network of several addresses that a name is, or the address that it spells in another than the canonical way.
+fn no_member(name: &str) -> Option<IpNet> {
+    let of = network_of_domain(name)?;
+    (*NetworkText::default().write(of) != *name || of.prefix_len() < of.max_prefix_len())
+        .then_some(of)
 }
 
 fn read_count(item: &Item<'_, '_>) -> Option<u64> {

@@ -1,4 +1,5 @@
-//! The bans of networks that operators' acts have set, for the limits that agents learn.
+//! The bans of networks and addresses that operators' acts have set: for the limits that agents learn, and to notice bans
+//! that other limits leave without effect.
 //!
 //! ```text
 //! ban 10.0.0.0/8 on api.search until 5:00         agents refuse its addresses on api.search
@@ -12,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
-use tollgate_shared::networks::{NetworkName, network};
+use tollgate_shared::networks::{AddressPrefixes, network_of_domain};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::public::{NETWORKS_MAX, PublicNetwork};
@@ -20,7 +21,7 @@ use tollgate_shared::wire::public::{NETWORKS_MAX, PublicNetwork};
 /// The ends of bans by network, the widest first.
 type Ends = BTreeMap<(u8, IpNet), Timestamp>;
 
-/// All bans of networks, by resource; `None` is every resource.
+/// All bans of networks and addresses, by resource; `None` is every resource.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkBans {
     bans: BTreeMap<Option<Box<str>>, Ends>,
@@ -30,7 +31,7 @@ pub struct NetworkBans {
     room: usize,
 }
 
-/// The resource, the network and, for a ban, its end, if the act is about a ban of a network.
+/// The resource, the network and, for a ban, its end, if the act is about a ban of a network or an address.
 fn of_network(act: &Act) -> Option<(&Option<Box<str>>, IpNet, Option<Timestamp>)> {
     let (resource, domain, until) = match act {
         Act::Ban {
@@ -41,21 +42,20 @@ fn of_network(act: &Act) -> Option<(&Option<Box<str>>, IpNet, Option<Timestamp>)
         Act::Unban { resource, domain } => (resource, domain, None),
         _ => return None,
     };
-    match network(domain) {
-        NetworkName::Network(of) if of.prefix_len() < of.max_prefix_len() => {
-            Some((resource, of, until))
-        }
-        _ => None,
-    }
+    Some((resource, network_of_domain(domain)?, until))
+}
+
+fn is_wide(network: &IpNet) -> bool {
+    network.prefix_len() < network.max_prefix_len()
 }
 
 impl NetworkBans {
-    /// Whether an act sets or ends a ban of a network.
+    /// Whether an act sets or ends a ban of a network of several addresses.
     pub fn are_changed_by(act: &Act) -> bool {
-        of_network(act).is_some()
+        of_network(act).is_some_and(|(_, network, _)| is_wide(&network))
     }
 
-    /// Sets or ends a ban, if the act is about one of a network.
+    /// Sets or ends a ban, if the act is about one of a network or an address.
     pub(super) fn turn(&mut self, act: &Act, at: Timestamp) {
         let Some((resource, network, until)) = of_network(act) else {
             return;
@@ -78,25 +78,45 @@ impl NetworkBans {
 
     /// Whether an act bans a network of a resource, or of every resource, beside as many as agents can learn.
     pub fn are_beyond_bound(&self, act: &Act) -> bool {
-        let ends = of_network(act).and_then(|(resource, ..)| self.bans.get(resource));
-        ends.is_some_and(|ends| NETWORKS_MAX < ends.len())
+        let (true, Some((resource, ..))) = (Self::are_changed_by(act), of_network(act)) else {
+            return false;
+        };
+        let ends = self.bans.get(resource);
+        ends.is_some_and(|ends| {
+            let wide = ends.keys().filter(|(_, network)| is_wide(network));
+            wide.take(NETWORKS_MAX + 1).count() == NETWORKS_MAX + 1
+        })
+    }
+
+    /// The bans, of a resource and of every resource, that reach no domain of the resource if it limits addresses so: of
+    /// addresses and networks that are only a part of a domain.
+    pub fn within_domains(&self, resource: &str, addresses: AddressPrefixes) -> Vec<IpNet> {
+        let networks = self.last_of(resource).map(|(network, _)| network);
+        let is_part = |of: &IpNet| addresses.network_of(of.addr()).prefix_len() < of.prefix_len();
+        networks.filter(is_part).collect()
+    }
+
+    /// The bans of a resource and of every resource that last, with their ends.
+    fn last_of(&self, resource: &str) -> impl Iterator<Item = (IpNet, Timestamp)> {
+        let everywhere = self.bans.get(&None);
+        let here = self.bans.get(&Some(resource.into()));
+        let both = [everywhere, here].into_iter().flatten().flatten();
+        let last = both.filter(|(_, until)| self.latest < **until);
+        last.map(|((_, network), until)| (*network, *until))
     }
 
     fn len(&self) -> usize {
         self.bans.values().map(Ends::len).sum()
     }
 
-    /// The banned networks of a resource, and of every resource: the widest of each, as many as agents can learn.
+    /// The banned networks of a resource, and of every resource.
     pub fn of(&self, resource: &str) -> impl Iterator<Item = PublicNetwork> {
-        let everywhere = self.bans.get(&None);
-        let here = self.bans.get(&Some(resource.into()));
-        [everywhere, here].into_iter().flatten().flat_map(|ends| {
-            let ends = ends.iter().filter(|(_, until)| self.latest < **until);
-            let learnt = ends.take(NETWORKS_MAX);
-            learnt.map(|((_, network), until)| PublicNetwork {
-                network: *network,
-                banned_until: Some(*until),
-            })
+        let wide = self
+            .last_of(resource)
+            .filter(|(network, _)| is_wide(network));
+        wide.map(|(network, until)| PublicNetwork {
+            network,
+            banned_until: Some(until),
         })
     }
 }
@@ -130,11 +150,19 @@ mod tests {
         turn(&ban(Some("a"), "192.0.2.0/24", 40), 2);
         turn(&ban(Some("a"), "192.0.0.0/16", 60), 3);
         // Not of networks.
-        for domain in ["acme", "10.1.2.3", "10.1.2.3/32", "10.1.2.3/8"] {
+        for domain in ["acme", "10.1.2.3", "10.1.2.4/32", "10.1.2.3/8"] {
             turn(&ban(None, domain, 90), 4);
             assert!(!NetworkBans::are_changed_by(&ban(None, domain, 90)));
         }
         assert_eq!(of(&bans, "b"), ["10.0.0.0/8 50"]);
+        let within = |resource, v4| {
+            let bans = bans.within_domains(resource, AddressPrefixes { v4, v6: 64 });
+            let bans: Vec<String> = bans.iter().map(IpNet::to_string).collect();
+            bans.join(" ")
+        };
+        assert_eq!(within("b", 24), "10.1.2.3/32 10.1.2.4/32");
+        assert_eq!(within("a", 20), "10.1.2.3/32 10.1.2.4/32 192.0.2.0/24");
+        assert_eq!(within("a", 32), "");
         let expected = ["10.0.0.0/8 50", "192.0.0.0/16 60", "192.0.2.0/24 40"];
         assert_eq!(of(&bans, "a"), expected);
         let mut turn = |act: &Act, at: u64| bans.turn(act, Timestamp::from_micros(at));
@@ -150,7 +178,11 @@ mod tests {
         // It has ended when it is set.
         bans.turn(&ban(None, "10.0.0.0/8", 70), Timestamp::from_micros(70));
         assert_eq!(of(&bans, "a"), [""; 0]);
-        assert_eq!(bans.len(), 1, "one has ended since, and is kept");
+        assert_eq!(
+            bans.len(),
+            3,
+            "one has ended since, and is kept, as two addresses"
+        );
     }
 
     #[test]
@@ -176,6 +208,6 @@ mod tests {
             assert_eq!(bans.are_beyond_bound(&ban), is_beyond, "{at}");
         }
         assert!(!bans.are_beyond_bound(&ban(Some("a"), "10.0.0.0/8", u64::MAX)));
-        assert_eq!(bans.of("a").count(), NETWORKS_MAX);
+        assert_eq!(bans.of("a").count(), 2_000);
     }
 }

@@ -3,22 +3,21 @@
 //! A limits file does not rule by itself: the file is pushed, a push that wins becomes a version in the log, and
 //! a version rules a partition from its activation on.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tollgate_limits::{Limits, forgotten_by_documents};
+use tollgate_limits::Limits;
 use tollgate_shared::time::Span;
 
 use super::environment::{Environment, Purpose};
 use super::event::{Effect, LimitsFile, Now};
 use super::limits_push::Pushed;
+use super::limits_warnings as warnings;
 use super::partition::Partition;
 use super::record_keys;
 use tollgate_limits::versions::{Entered, LimitsBook, NetworkBans, Version, Void, digest};
 use tollgate_log::{AppendError, Delivered, Stream};
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::wire::DecodeError;
-use tollgate_shared::wire::public::NETWORKS_MAX;
 
 /// How long after a failed push the file is pushed again.
 const PUSH_AGAIN_AFTER: Span = Span::from_secs(1);
@@ -134,13 +133,9 @@ impl LimitsState {
         if let Some(entered) = &entered {
             // What existed at the start was logged when it was entered.
             if self.caught_up {
-                log_resets(before.as_deref(), entered, pairs);
+                warnings::of_entered(&self.book, before.as_ref(), entered, pairs);
             }
             self.note_news(before.as_ref());
-            if let (true, Some(latest)) = (self.caught_up, self.book.latest()) {
-                log_closed_beyond_bound(before.as_ref(), &latest.limits);
-                log_bans_beyond_bound(&self.book, latest);
-            }
         }
         Ok(entered)
     }
@@ -188,7 +183,7 @@ impl LimitsState {
         if 0 < resources || self.file.is_some() {
             tracing::info!(version, resources, "limits in the log at the start");
             if let Some(latest) = self.book.latest() {
-                log_closed_beyond_bound(None, &latest.limits);
+                warnings::closed_beyond_bound(None, &latest.limits);
             }
         } else {
             tracing::warn!(
@@ -434,62 +429,5 @@ impl LimitsState {
             "partition {}: limits version {latest} is not in force yet",
             behind.index
         ))
-    }
-}
-
-/// Warns of resources that close more domains than agents learn, if the version before did not.
-fn log_closed_beyond_bound(before: Option<&Arc<Limits>>, latest: &Arc<Limits>) {
-    // Most acts of operators leave limits as they are.
-    if before.is_some_and(|before| Arc::ptr_eq(before, latest)) {
-        return;
-    }
-    let before = before
-        .into_iter()
-        .flat_map(|before| before.closed_beyond_bound());
-    let before: BTreeSet<&str> = before.map(|(resource, _)| resource).collect();
-    for (resource, learnt) in latest.closed_beyond_bound() {
-        if !before.contains(resource) {
-            tracing::warn!(
-                resource,
-                learnt,
-                "more domains have a limit of 0 than agents learn (64 KiB of names); the first ones in the order of their \
-                 names are refused from their first call, the others from their first denial on"
-            );
-        }
-    }
-}
-
-/// Warns of a ban of a network beside as many as agents learn.
-fn log_bans_beyond_bound(book: &LimitsBook, latest: &Version) {
-    let act = latest.made.as_ref().map(|made| &made.act);
-    if act.is_some_and(|act| book.network_bans().are_beyond_bound(act)) {
-        tracing::warn!(
-            "more networks are banned than agents learn of a resource ({NETWORKS_MAX}, the widest): addresses of the \
-             others are refused from their first denial on"
-        );
-    }
-}
-
-/// Logs the resources of which a document removes the rows of single domains, or forgets usage. (An amendment sets limits of a few domains, which its
-/// author knows.) No partition can say at once how many pairs are affected, since a pair is known by a hash of its
-/// names. The line gives the upper bound: all pairs that this aggregator knows. Each affected pair is counted by
-/// its resource once it comes under the version: `tollgate_resource_pairs_forgotten_total`.
-fn log_resets(before: Option<&Limits>, entered: &Entered, pairs_max: impl Fn() -> u64) {
-    let (Some(before), Entered::Version { version, .. }) = (before, entered) else {
-        return;
-    };
-    if version.made.is_some() {
-        return;
-    }
-    for dropped in version.limits.rows_dropped_of(before) {
-        tracing::warn!(version = version.number, "{dropped}");
-    }
-    let (lines, omitted) = forgotten_by_documents(before, &version.limits);
-    let pairs_max = if lines.is_empty() { 0 } else { pairs_max() };
-    for line in lines {
-        tracing::warn!(version = version.number, pairs_max, "{line}");
-    }
-    if 0 < omitted {
-        tracing::warn!(version = version.number, "and {omitted} more of that kind");
     }
 }

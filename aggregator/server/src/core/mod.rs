@@ -45,6 +45,7 @@ pub mod hold_order;
 pub mod holds;
 mod identities;
 mod limits_state;
+mod limits_warnings;
 mod log_events;
 mod log_lines;
 mod notices;

@@ -1,5 +1,6 @@
 //! Answers to queries: what operators see of the core.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use tollgate_api::candidates::CandidatesView;
@@ -195,7 +196,9 @@ impl Views<'_> {
         for resource in resources {
             let after = filter.after.as_ref();
             let after = after.filter(|after| *after.resource == **resource);
-            let asked = (&**resource, filter.domain.as_deref());
+            let domain =
+                { filter.domain.as_deref() }.map(|domain| self.limited_as(resource, domain));
+            let asked = (&**resource, domain.as_deref());
             for found in self.denials_of(&ready, asked, after.map(|after| &after.at)) {
                 if page.denials.len() < filter.limit {
                     page.denials.push(found.view(Arc::clone(resource)));
@@ -261,14 +264,21 @@ impl Views<'_> {
             })
     }
 
+    /// The domain to look up for one that was asked for: for an address, the network as which the resource limits it.
+    fn limited_as<'d>(&self, resource: &str, domain: &'d str) -> Cow<'d, str> {
+        let latest = self.limits.book.latest();
+        let rate = latest.and_then(|version| version.limits.rate(resource));
+        let limited = rate.and_then(|rate| rate.limited_as(domain).ok());
+        limited.unwrap_or(Cow::Borrowed(domain))
+    }
+
     fn pair_view(&self, clock: Span, resource: &str, domain: &str) -> PairView {
         let count = self.settings.partitions;
-        // For an address, the network as which the resource limits it is looked up.
         let latest = self.limits.book.latest();
         let rate = latest.and_then(|version| version.limits.rate(resource));
         let copies = latest.and_then(|version| version.limits.copies(resource));
-        let limited = rate.and_then(|rate| rate.limited_as(domain).ok());
-        let domain = limited.as_deref().unwrap_or(domain);
+        let limited = self.limited_as(resource, domain);
+        let domain = &*limited;
         // A resource's own pair, under its global limit, is ruled in the partition that gets its totals.
         let index = match domain {
             EVERYBODY => partition_of_resource(resource, count),

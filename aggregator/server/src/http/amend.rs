@@ -30,7 +30,7 @@ use tollgate_log::clock::wall;
 use tollgate_shared::domain_key::hashed_under;
 use tollgate_shared::names::NAME_BYTES_MAX;
 use tollgate_shared::object::JsonObject;
-use tollgate_shared::time::Timestamp;
+use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::set_rows::SetRow;
 
@@ -154,6 +154,7 @@ pub fn proposal(request: AmendRequest) -> Result<Proposal, String> {
     }
     Ok(Proposal {
         act: ActReader(&request).act()?,
+        ban_lasts: request.for_us.map(Span::from_micros),
         who: request.who,
         why: request.why,
         expected: request.expected_version,

@@ -352,7 +352,7 @@ fn a_ban_that_is_over_by_log_time_is_refused() {
     world.hit("search", "acme", 1);
     world.settle();
     let log_now = world.wall();
-    let mut asked = |until: Timestamp| {
+    let mut asked_for = |until: Timestamp, ban_lasts: Option<Span>| {
         let act = Act::Ban {
             resource: Some("search".into()),
             domain: "acme".into(),
@@ -360,16 +360,28 @@ fn a_ban_that_is_over_by_log_time_is_refused() {
         };
         let proposal = Proposal {
             act,
+            ban_lasts,
             who: "ann".to_owned(),
             why: "scraping".to_owned(),
             expected: None,
             dry_run: true,
         };
         match world.ask(Query::Amend(Box::new(proposal))) {
-            Reply::Amended(answer) => answer.map(drop).map_err(|refused| refused.to_string()),
+            Reply::Amended(answer) => match answer {
+                Ok(view) => Ok(view.amendment),
+                Err(refused) => Err(refused.to_string()),
+            },
             other => panic!("{other:?}"),
         }
     };
+    // An operator's hour is an hour, though this aggregator's clock is behind log time.
+    let hour = Span::from_secs(3_600);
+    let behind = Timestamp::from_micros(log_now.as_micros() - 1_800_000_000);
+    let of_log = asked_for(behind.saturating_add(hour), Some(hour));
+    assert_eq!(of_log, asked_for(log_now.saturating_add(hour), None));
+    let ahead = log_now.saturating_add(hour).saturating_add(hour);
+    assert_eq!(asked_for(ahead, Some(hour)), asked_for(ahead, None));
+    let mut asked = |until: Timestamp| asked_for(until, None).map(drop);
     let over = asked(Timestamp::from_micros(log_now.as_micros() - 3_600_000_000));
     let expected = "log time is 3600 s after the end of the ban already: expected an end that is later by more than that";
     assert_eq!(over, Err(expected.to_owned()));

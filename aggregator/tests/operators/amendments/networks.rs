@@ -75,3 +75,53 @@ async fn no_address_of_a_banned_network_is_let_in_and_each_once_the_ban_ends() {
     assert_eq!(denied.cause(), Cause::Inaccessible);
     assert_eq!(world.audit()["equal"], true);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bans_that_wider_domains_leave_without_effect_are_named_and_can_be_ended() {
+    let limits = |v4: u8| {
+        LIMITS.replace(
+            "rate = \"1000/s\"",
+            &format!("rate = \"2/h\"\naddresses = {{ v4 = {v4}, v6 = 64 }}"),
+        )
+    };
+    let mut world = World::of(&limits(32), "").await;
+    let export = world.export.clone();
+    for ban in [
+        "api.export 10.9.9.3",
+        "api.export 10.9.7.0/28",
+        "--everywhere 10.9.8.3",
+    ] {
+        world.done(&format!("ban {ban}"));
+    }
+    until("the last is banned", || is_denied(&export, "10.9.8.3")).await;
+    std::fs::write(world.dir.path().join("limits.toml"), limits(24)).expect("written");
+    world.served.signal("HUP");
+    let line = world.served.line_with("these bans have no effect");
+    assert!(
+        line.contains("resource=\"api.export\"") && line.contains("bans=3"),
+        "{line}"
+    );
+    until("addresses are domains no more", || {
+        export.peek("10.9.8.3").is_ok()
+    })
+    .await;
+    for ban in [
+        "api.export 10.9.9.3",
+        "api.export 10.9.7.0/28",
+        "--everywhere 10.9.8.3",
+    ] {
+        world.done(&format!("unban {ban}"));
+    }
+    world.refuses("unban api.export 10.9.9.3", 1, "it is not banned");
+    // An address is found as the domain that it is limited as.
+    for _ in 0..2 {
+        let _ = export.hit("10.9.9.3").expect("it has room");
+    }
+    until("its network is denied", || is_denied(&export, "10.9.9.3")).await;
+    let of = ["--resource", "api.export", "--domain", "10.9.9.7"];
+    let [denial] = &world.denials(&of)[..] else {
+        panic!("one denial");
+    };
+    assert_eq!(denial["domain"], "10.9.9.0/24");
+    assert_eq!(world.denials(&["--domain", "10.9.9.7"]).len(), 1);
+}

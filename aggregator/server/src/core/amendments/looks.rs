@@ -6,7 +6,7 @@
 use tollgate_limits::{Limits, NotChanged, Revision, StatedLimits, spelt_domain};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::names::{check_domain, check_name, partition_of_pair, partition_of_resource};
-use tollgate_shared::time::Timestamp;
+use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::limits_document::REASON_BYTES_MAX;
 use tollgate_shared::wire::set_rows::SetRow;
@@ -85,12 +85,17 @@ impl Views<'_> {
         let limits = self.limits.book.latest().map(|version| &version.limits);
         let rate = resource.and_then(|resource| limits?.rate(resource));
         let is_of_ban = matches!(act, Act::Ban { .. } | Act::Unban { .. });
+        // A ban from before the resource limited addresses by so wide networks stays under its own name.
+        let by_itself = spelt_domain(domain).ok();
+        let by_itself = by_itself.filter(|domain| {
+            matches!(act, Act::Unban { .. }) && self.known_banned(resource, domain) == Some(true)
+        });
         let limited = match (rate, limits.zip(resource)) {
             (Some(rate), _) if !is_of_ban => rate.limited_as(domain),
             (_, Some((limits, resource))) => limits.domain_of_entry(resource, domain),
             _ => spelt_domain(domain),
         };
-        match limited {
+        match by_itself.map_or(limited, Ok) {
             Ok(limited) if *limited == **domain => Ok(None),
             Ok(limited) => {
                 *domain = limited.into();
@@ -202,7 +207,7 @@ impl Views<'_> {
             }
             match revision.set(resource, domain, own.as_ref()) {
                 Ok(()) => {}
-                Err(NotChanged::NotConfigured(_)) => {
+                Err(NotChanged::NotConfigured(_) | NotChanged::ByPattern { .. }) => {
                     return Err(self.not_named(resource));
                 }
                 Err(
@@ -225,10 +230,22 @@ impl Views<'_> {
         Ok(())
     }
 
+    fn log_now(&self) -> Timestamp {
+        let appended = self.partitions.iter().map(|one| one.position.appended);
+        appended.max().unwrap_or(Timestamp::ZERO)
+    }
+
+    /// The act with the end of its ban put off until it has lasted so long by log time.
+    pub(super) fn lasting(&self, mut act: Act, lasts: Option<Span>) -> Act {
+        if let (Act::Ban { until, .. }, Some(lasts)) = (&mut act, lasts) {
+            *until = self.log_now().saturating_add(lasts).max(*until);
+        }
+        act
+    }
+
     /// Whether a ban would last at all: log time may be ahead of the operator's clock.
     fn ends_later(&self, until: Timestamp) -> Result<(), AmendmentRefused> {
-        let appended = self.partitions.iter().map(|one| one.position.appended);
-        let log_now = appended.max().unwrap_or(Timestamp::ZERO);
+        let log_now = self.log_now();
         match log_now < until {
             true => Ok(()),
             false => Err(AmendmentRefused::Nothing {
@@ -360,20 +377,7 @@ impl Views<'_> {
     }
 
     fn is_banned(&self, resource: Option<&str>, domain: &str) -> Result<(), AmendmentRefused> {
-        let count = self.settings.partitions;
-        let asked: Vec<_> = match resource {
-            Some(resource) if self.is_copies(resource).is_ok() => {
-                vec![partition_of_resource(resource, count)]
-            }
-            Some(resource) => vec![partition_of_pair(resource, domain, count)],
-            None => (0..count).collect(),
-        };
-        let asked: Option<Vec<_>> = asked.into_iter().map(|index| self.ruled(index)).collect();
-        let is_banned = asked.is_none_or(|asked| {
-            let mut asked = asked.into_iter();
-            asked.any(|partition| partition.ruler.is_banned(resource, domain))
-        });
-        match is_banned {
+        match self.known_banned(resource, domain).unwrap_or(true) {
             true => Ok(()),
             false => Err(AmendmentRefused::Nothing {
                 what: format!(
@@ -383,6 +387,21 @@ impl Views<'_> {
                 ),
             }),
         }
+    }
+
+    /// Whether a domain is banned under exactly this name; `None` if this process does not rule all partitions that know.
+    fn known_banned(&self, resource: Option<&str>, domain: &str) -> Option<bool> {
+        let count = self.settings.partitions;
+        let asked: Vec<_> = match resource {
+            Some(resource) if self.is_copies(resource).is_ok() => {
+                vec![partition_of_resource(resource, count)]
+            }
+            Some(resource) => vec![partition_of_pair(resource, domain, count)],
+            None => (0..count).collect(),
+        };
+        let asked: Option<Vec<_>> = asked.into_iter().map(|index| self.ruled(index)).collect();
+        let is_banned = |one: &Partition| one.ruler.is_banned(resource, domain);
+        Some(asked?.into_iter().any(is_banned))
     }
 
     fn is_held(&self, act: &Act) -> Result<(), AmendmentRefused> {

@@ -38,6 +38,8 @@ const IN_FORCE_WITHIN: Span = Span::from_secs(2);
 pub struct Proposal {
     /// The act.
     pub act: Act,
+    /// For a ban that was asked for so long, in place of an end: it lasts so long by log time, too, which may be ahead.
+    pub ban_lasts: Option<Span>,
     /// The operator.
     pub who: String,
     /// The operator's reason.
@@ -262,6 +264,7 @@ impl Views<'_> {
     pub(super) fn looked_at(&self, proposal: &Proposal) -> Result<Act, AmendmentRefused> {
         let spelt = self.spelt(&proposal.act)?;
         let act = spelt.unwrap_or_else(|| proposal.act.clone());
+        let act = self.lasting(act, proposal.ban_lasts);
         self.look_at(proposal, &act)?;
         Ok(act)
     }

@@ -1,0 +1,110 @@
+//! Warnings about limits that came into force: what they leave without effect, and what they forget.
+//!
+//! Knows nothing of partitions. What stays true: what existed when the process started is not warned of again, but for
+//! domains that agents do not learn.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tollgate_limits::versions::{Entered, LimitsBook, Version};
+use tollgate_limits::{Limits, forgotten_by_documents};
+use tollgate_shared::networks::NetworkText;
+use tollgate_shared::wire::public::NETWORKS_MAX;
+
+/// Logs what a record of the stream changes that its author may not expect. `pairs` returns how many pairs all
+/// partitions know.
+pub(super) fn of_entered(
+    book: &LimitsBook,
+    before: Option<&Arc<Limits>>,
+    entered: &Entered,
+    pairs: impl Fn() -> u64,
+) {
+    let Entered::Version { version, .. } = entered else {
+        return;
+    };
+    closed_beyond_bound(before, &version.limits);
+    bans_beyond_bound(book, version);
+    if let Some(before) = before {
+        resets(before, version, pairs);
+        bans_within_domains(book, before, &version.limits);
+    }
+}
+
+/// Warns of bans of addresses, or of networks, that a document leaves without effect, because it limits addresses by
+/// wider networks than the one before.
+fn bans_within_domains(book: &LimitsBook, before: &Limits, now: &Limits) {
+    for rate in now.rates() {
+        let addresses = rate.addresses();
+        let of_before = before.rate(rate.name()).and_then(|rate| rate.addresses());
+        let Some(addresses) = addresses.filter(|_| addresses != of_before) else {
+            continue;
+        };
+        let bans = book.network_bans();
+        let without_effect = bans.within_domains(rate.name(), addresses);
+        if let Some(first) = without_effect.first() {
+            let mut text = NetworkText::default();
+            tracing::warn!(
+                resource = rate.name(),
+                bans = without_effect.len(),
+                first = %addresses.network_of(first.addr()),
+                "`addresses` limits addresses by wider networks than bans are of, so these bans have no effect: ban the \
+                 networks (the first is {}), and end the bans",
+                text.write(*first)
+            );
+        }
+    }
+}
+
+/// Warns of resources that close more domains than agents learn, if the version before did not.
+pub(super) fn closed_beyond_bound(before: Option<&Arc<Limits>>, latest: &Arc<Limits>) {
+    // Most acts of operators leave limits as they are.
+    if before.is_some_and(|before| Arc::ptr_eq(before, latest)) {
+        return;
+    }
+    let before = before
+        .into_iter()
+        .flat_map(|before| before.closed_beyond_bound());
+    let before: BTreeSet<&str> = before.map(|(resource, _)| resource).collect();
+    for (resource, learnt) in latest.closed_beyond_bound() {
+        if !before.contains(resource) {
+            tracing::warn!(
+                resource,
+                learnt,
+                "more domains have a limit of 0 than agents learn (64 KiB of names); the first ones in the order of their \
+                 names are refused from their first call, the others from their first denial on"
+            );
+        }
+    }
+}
+
+/// Warns of a ban of a network beside as many as agents learn.
+fn bans_beyond_bound(book: &LimitsBook, latest: &Version) {
+    let act = latest.made.as_ref().map(|made| &made.act);
+    if act.is_some_and(|act| book.network_bans().are_beyond_bound(act)) {
+        tracing::warn!(
+            "more networks are banned than agents learn of a resource ({NETWORKS_MAX}, the widest): addresses of the \
+             others are refused from their first denial on"
+        );
+    }
+}
+
+/// Logs the resources of which a document removes the rows of single domains, or forgets usage. (An amendment sets limits of a few domains, which its
+/// author knows.) No partition can say at once how many pairs are affected, since a pair is known by a hash of its
+/// names. The line gives the upper bound: all pairs that this aggregator knows. Each affected pair is counted by
+/// its resource once it comes under the version: `tollgate_resource_pairs_forgotten_total`.
+fn resets(before: &Limits, version: &Version, pairs_max: impl Fn() -> u64) {
+    if version.made.is_some() {
+        return;
+    }
+    for dropped in version.limits.rows_dropped_of(before) {
+        tracing::warn!(version = version.number, "{dropped}");
+    }
+    let (lines, omitted) = forgotten_by_documents(before, &version.limits);
+    let pairs_max = if lines.is_empty() { 0 } else { pairs_max() };
+    for line in lines {
+        tracing::warn!(version = version.number, pairs_max, "{line}");
+    }
+    if 0 < omitted {
+        tracing::warn!(version = version.number, "and {omitted} more of that kind");
+    }
+}
