@@ -10,13 +10,16 @@ use crate::answer::{Cause, Denied};
 use crate::refused::{Refused, TooMany};
 
 impl Copies {
-    /// The copies that a domain may have, if known: the domain's own limit, if a denial in the last ten minutes stated
-    /// it, or the greatest limit of any domain.
+    /// The copies that a domain may have, if known: 0 if the limits close it; the domain's own limit, if a denial in the
+    /// last ten minutes stated it; or the greatest limit of any domain.
     ///
     /// Looks for the domain only if some domain's own limit is known to be less than the greatest.
     #[inline]
     pub(super) fn limit_of(&self, domain: &str) -> Option<u64> {
         let (resource, shared) = self.parts();
+        if resource.is_closed(domain) {
+            return Some(0);
+        }
         let of_any = resource.copies_limit();
         match resource.most_of_any() {
             u64::MAX => of_any,

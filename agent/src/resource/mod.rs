@@ -167,7 +167,7 @@ impl Resource {
         self.flags() & OF_COPIES != 0
     }
 
-    /// Whether the known limits never grant this domain a hit, by limits of its own.
+    /// Whether the known limits never grant this domain a hit, or copies, by limits of its own.
     pub(crate) fn is_closed(&self, domain: &str) -> bool {
         let is_it = || {
             let closed = &self.public().closed;

@@ -175,7 +175,7 @@ impl TestAgent {
         self.learn(&resource_of_rules(domain), |public| public.refused = true);
     }
 
-    /// States that a resource's limits grant this domain nothing, as `rate = "0/s"` for it does.
+    /// States that a resource's limits grant this domain nothing, as `rate = "0/s"` for it does, or a limit of 0 copies.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -189,7 +189,9 @@ impl TestAgent {
     pub fn close(&self, resource: &str, domain: &str) {
         let domain = Box::from(&*self.agent.shared().admit(domain));
         self.learn(resource, |public| {
-            public.kind = Kind::Rate;
+            if public.kind != Kind::Copies {
+                public.kind = Kind::Rate;
+            }
             let closed = public.closed.iter().cloned().chain([domain]);
             let closed: BTreeSet<Box<str>> = closed.collect();
             public.closed = closed.into_iter().collect();

@@ -109,6 +109,28 @@ fn an_invalid_call_is_an_error_and_changes_nothing() {
 }
 
 #[test]
+fn a_domain_that_may_have_no_copies_is_refused_from_its_first_call() {
+    let (kit, sandbox) = kit();
+    kit.close("sandbox", "acme");
+    for copies in [1, 5, 100] {
+        assert_eq!(
+            denied(sandbox.reserve("acme", copies)),
+            (Cause::Full, Scope::Pair)
+        );
+    }
+    assert!(sandbox.peek("acme").is_err());
+    assert_eq!(sandbox.reserve_up_to("acme", 0..=5).unwrap().copies(), 0);
+    let both = [(&sandbox, "beta", 1), (&sandbox, "acme", 1)];
+    assert!(kit.agent().reserve_all(&both, None).is_err());
+    assert!(sandbox.reserve("beta", 10).is_ok());
+    kit.go_blind();
+    assert!(sandbox.reserve("acme", 1).is_ok());
+    kit.see_again();
+    kit.agent().kill_switch(KillSwitch::On);
+    assert!(sandbox.reserve("acme", 1).is_ok());
+}
+
+#[test]
 fn a_domain_is_held_to_its_own_limit_once_a_denial_has_stated_it() {
     let (kit, sandbox) = kit();
     kit.most_at_once_of("sandbox", "acme", 3);

@@ -11,15 +11,17 @@
 //! again. Networks are a list of their own, because agents refuse each address in them. Not listed are rows that state no 0 themselves where the resource's own limits grant nothing. Knows nothing
 //! of agents. What stays true: a listed domain is granted nothing.
 
+use std::collections::BTreeSet;
+
 use ipnet::IpNet;
 use tollgate_shared::networks::network_of_domain;
 use tollgate_shared::wire::public::{PublicNetwork, PublicNetworks, closed_within_bound};
 
-use super::resource::{Mode, RateResource, overlaid};
+use super::resource::{CopiesResource, Mode, RateResource, overlaid};
 use super::version::Limits;
 
-/// With more entries of domains, agents do not learn which networks a resource closes: each entry is looked at, because
-/// it may open an address of a closed network.
+/// With more entries of domains, agents do not learn which networks a resource closes, nor which domains of copies: each
+/// entry is looked at, because it may open an address of a closed network.
 const ENTRIES_MAX: usize = 10_000;
 
 impl Limits {
@@ -29,27 +31,9 @@ impl Limits {
         if !rate.networks.has_networks() || ENTRIES_MAX < rate.entries() {
             return PublicNetworks::default();
         }
-        let (mut closed, mut open) = (Vec::new(), Vec::new());
-        for (domain, entry) in rate.overrides() {
-            if let Some(of) = network_of_domain(domain) {
-                match self.class(entry.class).grants_nothing() {
-                    true => closed.push(of),
-                    false => open.push(of),
-                }
-            }
-        }
-        open.sort_unstable();
-        let is_network = |of: &&IpNet| of.prefix_len() < of.max_prefix_len();
-        let is_all_closed = |of: &&IpNet| {
-            // What a network contains comes directly after it in this order.
-            let next = open.get(open.partition_point(|one| one < *of));
-            !next.is_some_and(|next| of.contains(next))
-        };
-        let closed = closed.iter().filter(is_network).filter(is_all_closed);
-        PublicNetworks::of(closed.map(|network| PublicNetwork {
-            network: *network,
-            banned_until: None,
-        }))
+        let is_closed = |class| self.class(class).grants_nothing();
+        let entries = rate.overrides();
+        closed_networks(entries.map(|(domain, entry)| (domain, is_closed(entry.class))))
     }
 
     /// The first closed domains of a resource, as many as agents learn.
@@ -89,6 +73,55 @@ impl Limits {
     }
 }
 
+impl CopiesResource {
+    /// The first closed domains, as many as agents learn: those whose own limit is 0, and members of groups whose limit is
+    /// 0.
+    pub(super) fn public_closed(&self) -> Box<[Box<str>]> {
+        let groups = self.groups.values().filter(|group| group.limit == 0);
+        let members = groups.flat_map(|group| group.members.iter());
+        let own = { self.overrides() }.filter(|(_, limit)| *limit == 0);
+        let own = own.map(|(domain, _)| domain);
+        let closed: BTreeSet<&str> = match self.entries() <= ENTRIES_MAX {
+            true => members.chain(own).collect(),
+            false => members.collect(),
+        };
+        let closed = closed_within_bound(closed.into_iter());
+        closed.map(Box::from).collect()
+    }
+
+    /// The networks whose addresses are closed, as for rates.
+    pub(super) fn public_networks(&self) -> PublicNetworks {
+        match self.networks.has_networks() && self.entries() <= ENTRIES_MAX {
+            true => {
+                closed_networks({ self.overrides() }.map(|(domain, limit)| (domain, limit == 0)))
+            }
+            false => PublicNetworks::default(),
+        }
+    }
+}
+
+/// The networks among closed entries in which no other entry opens an address.
+fn closed_networks<'e>(entries: impl Iterator<Item = (&'e str, bool)>) -> PublicNetworks {
+    let (mut closed, mut open) = (Vec::new(), Vec::new());
+    for (domain, is_closed) in entries {
+        if let Some(of) = network_of_domain(domain) {
+            let list = if is_closed { &mut closed } else { &mut open };
+            list.push(of);
+        }
+    }
+    open.sort_unstable();
+    let is_all_closed = |of: &&IpNet| {
+        // What a network contains comes directly after it in this order.
+        let next = open.get(open.partition_point(|one| one < *of));
+        !next.is_some_and(|next| of.contains(next))
+    };
+    let closed = closed.iter().filter(is_all_closed);
+    PublicNetworks::of(closed.map(|network| PublicNetwork {
+        network: *network,
+        banned_until: None,
+    }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +155,14 @@ rate = "9/s"
 domains.acme.rate = "0/s"
 [rate.closed]
 tiers = []
+[copies.jobs]
+limit = 5
+domains = { acme = 0, beta = 2, "10.0.0.0/8" = 0 }
+groups.trial = { limit = 0, members = ["new-1", "new-2"] }
+groups.paid = { limit = 9, members = ["acme", "beta"] }
+[copies."off.jobs"]
+limit = 5
+domains.acme = 0
 "#;
 
     fn document() -> Limits {
@@ -137,6 +178,30 @@ tiers = []
         let public = limits.public(resource, 1);
         let networks = public.networks.iter();
         networks.map(|one| one.network.to_string()).collect()
+    }
+
+    #[test]
+    fn agents_learn_the_domains_that_may_have_no_copies() {
+        let limits = document();
+        assert_eq!(closed(&limits, "jobs"), ["acme", "new-1", "new-2"]);
+        assert_eq!(networks(&limits, "jobs"), ["10.0.0.0/8"]);
+        let limit = |limit| Own {
+            limit: Some(limit),
+            ..Own::default()
+        };
+        let mut revision = Revision::of(&limits);
+        for (domain, own) in [
+            ("acme", limit(3)),
+            ("beta", limit(0)),
+            ("10.1.2.3", limit(1)),
+        ] {
+            revision.set("jobs", domain, Some(&own)).expect("set");
+        }
+        let rows = revision.limits();
+        assert_eq!(closed(&rows, "jobs"), ["beta", "new-1", "new-2"]);
+        assert_eq!(networks(&rows, "jobs"), [""; 0]);
+        assert!(!rows.is_public_equal(&limits));
+        assert_eq!(closed(&limits, "off.jobs"), [""; 0]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use tollgate_shared::descriptors::rules_of_resource;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::public::{
     BlindPolicy as PublicBlind, GROUPS_BYTES_MAX, Kind, OnExcess, Public, PublicBucket,
-    PublicCopies, PublicGroup, PublicQuota, PublicTier, QuotaUnit, Reserving,
+    PublicCopies, PublicGroup, PublicNetworks, PublicQuota, PublicTier, QuotaUnit, Reserving,
 };
 
 use super::rate::Calendar;
@@ -38,6 +38,14 @@ impl Limits {
                 blind: public_blind(copies.blind),
                 ignored: namespace.ignore_configured,
                 copies: Some(public_copies(copies, self.engine().agent_timeout)),
+                closed: match namespace.ignore_configured {
+                    true => Box::default(),
+                    false => copies.public_closed(),
+                },
+                networks: match namespace.ignore_configured {
+                    true => PublicNetworks::default(),
+                    false => copies.public_networks(),
+                },
                 ..unconfigured
             },
             Some(Resource::Rate(rate)) => Public {

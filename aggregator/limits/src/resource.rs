@@ -358,6 +358,11 @@ impl CopiesResource {
         0 < self.rows.len() || !self.table.domains.is_empty()
     }
 
+    /// How many domains the document and the rows give a limit; a domain of both counts twice.
+    pub(super) fn entries(&self) -> usize {
+        self.table.domains.len() + self.rows.len()
+    }
+
     /// The domains that have a limit of their own, ascending, each with it.
     pub fn overrides(&self) -> impl Iterator<Item = (&str, u64)> {
         let table = self

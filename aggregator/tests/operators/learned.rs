@@ -132,3 +132,25 @@ async fn no_call_of_a_domain_whose_limit_is_0_passes() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_hold_of_a_domain_that_may_have_no_copies_passes() {
+    let groups =
+        "limit = 2\ndomains.acme = 0\ngroups.trial = { limit = 0, members = [\"new-1\"] }\n";
+    let world = World::of(&LIMITS.replace("limit = 2\n", groups), "").await;
+    let sandbox = world.agent.copies("sandbox");
+    for domain in ["acme", "new-1"] {
+        let refused = sandbox.reserve(domain, 1).expect_err("its first hold");
+        assert_eq!(
+            refused.denied().map(|denied| denied.cause()),
+            Some(Cause::Full)
+        );
+    }
+    assert!(sandbox.reserve("beta", 2).is_ok());
+    world.done("limits set sandbox --domain acme --limit 1");
+    until("the row opens it", || sandbox.reserve("acme", 1).is_ok()).await;
+    assert!(sandbox.reserve("new-1", 1).is_err());
+    world.done("limits set sandbox --domain later --limit 0");
+    until("the row closes it", || sandbox.peek("later").is_err()).await;
+    assert_eq!(world.audit()["equal"], true);
+}

@@ -203,9 +203,9 @@ pub struct Public {
     /// The rules of a domain of descriptors, empty unless `kind` is [`Kind::Descriptors`].
     #[serde(with = "public_descriptors", skip_serializing_if = "is_default")]
     pub descriptors: Box<[DescriptorRule]>,
-    /// Domains that agents refuse by themselves, ascending: limits of their own never grant them a hit. As many as fit
+    /// Domains that agents refuse by themselves, ascending: limits of their own never grant them a hit, or copies. As many as fit
     /// into [`CLOSED_BYTES_MAX`], and each exactly by its name: not the domains without limits of their own where the
-    /// resource grants nothing to these. Empty unless `kind` is [`Kind::Rate`].
+    /// resource grants nothing to these. Empty unless `kind` is [`Kind::Rate`] or [`Kind::Copies`].
     #[serde(deserialize_with = "closed", skip_serializing_if = "is_default")]
     pub closed: Box<[Box<str>]>,
     /// The version whose limits these are, if versions after it were operators' acts that left limits as they were; 0:
@@ -239,7 +239,7 @@ impl Public {
         } else {
             public.networks = PublicNetworks::default();
         }
-        if public.kind != Kind::Rate {
+        if !matches!(public.kind, Kind::Rate | Kind::Copies) {
             public.closed = Box::default();
         }
         Ok(public)

@@ -354,7 +354,7 @@ fn closed_domains_are_written_by_name_and_left_out_if_none() {
     };
     assert_eq!(Map::of(&named::message(0, &open)).0.len(), 2);
     assert_eq!(public_of(&written.without("closed")), Ok(open));
-    // Only a rate has closed domains.
+    // Only what is limited has closed domains.
     let snapshot = FromAggregator::decode(&golden_bytes("aggregator/snapshot"));
     for kind in [
         Kind::Rate,
@@ -376,7 +376,8 @@ fn closed_domains_are_written_by_name_and_left_out_if_none() {
             panic!("a snapshot");
         };
         let closed = &read.topics[0].public.closed;
-        assert_eq!(closed.len(), usize::from(kind == Kind::Rate), "{kind:?}");
+        let has_domains = matches!(kind, Kind::Rate | Kind::Copies);
+        assert_eq!(closed.len(), usize::from(has_domains), "{kind:?}");
     }
 }
 

@@ -161,7 +161,7 @@ prop_compose! {
             None if closed => BlindPolicy::Closed,
             None => BlindPolicy::Open,
         };
-        Public { version, kind, tiers, hard, has_overrides: flags.0, blind, refused: flags.1, ignored: flags.2, copies: (kind == Kind::Copies).then_some(copies), descriptors: if kind == Kind::Descriptors { rules.into() } else { Box::default() }, closed: if kind == Kind::Rate { rate.closed.clone() } else { Box::default() }, networks: if kind == Kind::Descriptors { PublicNetworks::default() } else { rate.networks.clone() }, ..rate }
+        Public { version, kind, tiers, hard, has_overrides: flags.0, blind, refused: flags.1, ignored: flags.2, copies: (kind == Kind::Copies).then_some(copies), descriptors: if kind == Kind::Descriptors { rules.into() } else { Box::default() }, closed: if matches!(kind, Kind::Rate | Kind::Copies) { rate.closed.clone() } else { Box::default() }, networks: if kind == Kind::Descriptors { PublicNetworks::default() } else { rate.networks.clone() }, ..rate }
     }
 }
 
