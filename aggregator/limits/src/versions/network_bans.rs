@@ -21,18 +21,21 @@ use tollgate_shared::wire::public::{NETWORKS_MAX, PublicNetwork};
 /// The ends of bans by network, the widest first.
 type Ends = BTreeMap<(u8, IpNet), Timestamp>;
 
-/// All bans of networks and addresses, by resource; `None` is every resource.
+/// All bans of networks and addresses, by resource.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkBans {
-    bans: BTreeMap<Option<Box<str>>, Ends>,
+    bans: BTreeMap<On, Ends>,
     /// When the last ban was set or ended.
     latest: Timestamp,
     /// So many bans are kept before those that have ended are removed.
     room: usize,
 }
 
+/// Every resource, or one.
+type On = Option<Box<str>>;
+
 /// The resource, the network and, for a ban, its end, if the act is about a ban of a network or an address.
-fn of_network(act: &Act) -> Option<(&Option<Box<str>>, IpNet, Option<Timestamp>)> {
+fn of_network(act: &Act) -> Option<(&On, IpNet, Option<Timestamp>)> {
     let (resource, domain, until) = match act {
         Act::Ban {
             resource,
