@@ -116,7 +116,8 @@ fn remark_omitted(omitted: usize) {
     }
 }
 
-/// Asks again and again, until a signal ends the command, which completes its output, or its output is closed.
+/// Asks again and again, until a signal ends the command, which completes its output, or its output is closed. An
+/// aggregator that has answered once may be away for a while.
 fn watch(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
     let stop = StopRequest::on_signal()?;
     let mut output = global.open_handled_output()?;
@@ -124,40 +125,73 @@ fn watch(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
         && is_stdout(global.output.as_deref())
         && std::io::stdout().is_terminal();
     let most = if live { SHOWN_MAX } else { usize::MAX };
-    let mut known = BTreeSet::new();
-    let mut are_omitted = false;
+    let mut watched: Option<Watched> = None;
+    let mut is_away = false;
     loop {
-        let answer = list(global, args, most)?;
-        if live {
-            // Moves the cursor home and clears the screen.
-            output.clear()?;
-            print(args, &answer, &mut output)?;
-        } else {
-            let code = |denial: &Value| denial["code"].as_str().map(str::to_owned);
-            let new = answer.denials.iter();
-            let new = new.filter(|denial| !code(denial).is_some_and(|code| known.contains(&code)));
-            for denial in new {
-                match global.format {
-                    Format::Json => output.json(denial)?,
-                    Format::Text => output.line(
-                        row(denial)?
-                            .map(|cell| escaped(&cell).to_string())
-                            .join("  "),
-                    )?,
+        match list(global, args, most) {
+            Ok(answer) if live => {
+                // Moves the cursor home and clears the screen.
+                output.clear()?;
+                print(args, &answer, &mut output)?;
+                watched.get_or_insert_default();
+                is_away = false;
+            }
+            Ok(answer) => {
+                let watched = watched.get_or_insert_default();
+                watched.write(global, &answer, &mut output)?;
+                is_away = false;
+            }
+            Err(Failure::Unavailable(why)) if watched.is_some() => {
+                if !is_away {
+                    remark!("tollgate: {why}; asking again");
                 }
+                is_away = true;
             }
-            known = answer.denials.iter().filter_map(code).collect();
-            // Once, until all are listed again.
-            if !are_omitted {
-                remark_omitted(answer.omitted);
-            }
-            are_omitted = 0 < answer.omitted;
+            Err(failure) => return Err(failure),
         }
         output.flush()?;
         if stop.wait(WATCH_EVERY) {
             output.finish()?;
             return Ok(Exit::Done);
         }
+    }
+}
+
+/// What was written while watching.
+#[derive(Debug, Default)]
+struct Watched {
+    /// The codes of the denials that were listed last.
+    known: BTreeSet<String>,
+    are_omitted: bool,
+}
+
+impl Watched {
+    /// Writes the denials that were not listed last time.
+    fn write(
+        &mut self,
+        global: &Global,
+        answer: &DenialsView<Value>,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        let code = |denial: &Value| denial["code"].as_str().map(str::to_owned);
+        for denial in &answer.denials {
+            match global.format {
+                _ if code(denial).is_some_and(|code| self.known.contains(&code)) => {}
+                Format::Json => output.json(denial)?,
+                Format::Text => output.line(
+                    row(denial)?
+                        .map(|cell| escaped(&cell).to_string())
+                        .join("  "),
+                )?,
+            }
+        }
+        self.known = answer.denials.iter().filter_map(code).collect();
+        // Once, until all are listed again.
+        if !self.are_omitted {
+            remark_omitted(answer.omitted);
+        }
+        self.are_omitted = 0 < answer.omitted;
+        Ok(())
     }
 }
 
