@@ -99,6 +99,18 @@ impl BucketState {
         self.give(bucket, now_us, n);
     }
 
+    /// Raises the level by `n` copies for an operator. Then no more copies of estimates can be taken back than it lacks:
+    /// the newest are forgotten first.
+    pub fn refund(&mut self, bucket: Bucket, now_us: u64, n: u64) {
+        self.give(bucket, now_us, n);
+        let missing = full_units(bucket) - self.units;
+        let mut kept = copies(missing + rate(bucket).1 - 1, bucket);
+        for counted in self.by_stamp.values_mut() {
+            *counted = (*counted).min(kept);
+            kept -= *counted;
+        }
+    }
+
     /// Raises the level by `n` copies.
     pub fn give(&mut self, bucket: Bucket, now_us: u64, n: u64) {
         self.forget(bucket, now_us);

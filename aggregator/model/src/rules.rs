@@ -377,7 +377,7 @@ impl PairState {
             state.refund(n);
         }
         if let (Some(state), Some(bucket)) = (&mut self.bucket, limits.bucket) {
-            state.give(bucket, now_us, n);
+            state.refund(bucket, now_us, n);
         }
         self.tiers.take_newest_out(limits.tiers(), now_us, n);
     }

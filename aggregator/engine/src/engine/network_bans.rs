@@ -1,7 +1,7 @@
 //! Bans of networks: all addresses in them, on a resource or everywhere.
 //!
 //! ```text
-//! ban api.search, 10.0.0.0/8, until 18:00     10.1.2.3 is denied from its next call on
+//! ban api.search, 10.0.0.0/8, until 18:00     10.1.2.3 is denied from its next call in the log on
 //! ban everywhere, 10.1.0.0/16                 of two bans the longer one holds
 //! unban api.search, 10.0.0.0/8                pairs that are denied by it open at once
 //! ```

@@ -97,6 +97,12 @@ impl BucketState {
         self.level = level.min(bucket.full());
     }
 
+    /// How many copies it lacks, rounded up, at its own instant.
+    pub fn missing(&self, bucket: &Bucket) -> u64 {
+        let missing = bucket.full().saturating_sub(self.level);
+        whole_copies(missing.saturating_add(bucket.copy_units() - 1), bucket)
+    }
+
     /// The first instant from `now` on at which there is room; [`Timestamp::MAX`]: never.
     pub fn opens(&self, bucket: &Bucket, now: Timestamp) -> Timestamp {
         if bucket.burst == 0 {

@@ -105,6 +105,8 @@ pub fn refund(class: &RateClass, state: &mut State, now: Timestamp, copies: u64)
     }
     for (bucket, level) in class.bucket.iter().zip(state.bucket.iter_mut()) {
         level.give_back(bucket, copies);
+        let refunded = level.estimates.hits().saturating_sub(level.missing(bucket));
+        level.estimates.take_out_newest(refunded);
     }
     let mut left = copies;
     while 0 < left {
@@ -186,6 +188,27 @@ mod tests {
             };
             let taken = settle(&class, &mut state, at(9), settlement);
             assert_eq!(taken, settled, "{plain} {refunded}");
+        }
+    }
+
+    #[test]
+    fn a_bucket_does_not_refund_an_estimate_twice() {
+        let class = class("bucket 1/3600s burst 10 debt 0");
+        for (refunded, settled) in [(0, 10), (4, 6), (10, 0), (20, 0)] {
+            let mut state = State::of(&class);
+            let ten = Request {
+                copies: 10,
+                min: 10,
+            };
+            request(&class, &mut state, at(5), ten, u64::MAX, true);
+            refund(&class, &mut state, at(7), refunded);
+            let settlement = Settlement {
+                made: at(5),
+                copies: 10,
+                actual: 0,
+            };
+            let taken = settle(&class, &mut state, at(9), settlement);
+            assert_eq!(taken, settled, "{refunded}");
         }
     }
 
