@@ -14,6 +14,7 @@
 //! Knows nothing of windows. What stays true: a call is too many only under its exact names, and only while the agent
 //! knows no newer limits than those of the denial.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use moka::sync::Cache;
@@ -28,7 +29,7 @@ const KEPT_FOR: Span = Span::from_secs(600);
 /// The most pairs that are remembered. At some 300 bytes each they may take 20 MB.
 const PAIRS_MAX: u64 = 65_536;
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct KnownMost {
     resource: ResourceId,
     domain: Box<str>,
@@ -42,7 +43,7 @@ struct KnownMost {
 /// The remembered entries.
 #[derive(Debug)]
 pub(crate) struct Mosts {
-    pairs: Cache<u64, KnownMost>,
+    pairs: Cache<u64, Arc<KnownMost>>,
 }
 
 impl Default for Mosts {
@@ -80,7 +81,12 @@ impl Mosts {
             most,
             until: now.plus(KEPT_FOR),
         };
-        self.pairs.insert(fingerprint, known);
+        self.pairs.insert(fingerprint, Arc::new(known));
+    }
+
+    /// Versions are of another log from now on.
+    pub(crate) fn forget(&self) {
+        self.pairs.invalidate_all();
     }
 
     /// The most copies that a pair can be granted at once, or have; [`u64::MAX`] if unknown.

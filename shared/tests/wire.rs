@@ -25,8 +25,8 @@ use tollgate_shared::wire::link::{
 use tollgate_shared::wire::notice::{Notice, NoticeFrame};
 use tollgate_shared::wire::public::{
     AddressPrefixes, BlindPolicy, CLOSED_BYTES_MAX, Kind, NETWORKS_MAX, OnExcess, Public,
-    PublicBucket, PublicCopies, PublicGroup, PublicNetwork, PublicNetworks, PublicQuota,
-    PublicTier, QuotaUnit, Reserving,
+    PublicAllowed, PublicBucket, PublicCopies, PublicGroup, PublicNetwork, PublicNetworks,
+    PublicQuota, PublicTier, QuotaUnit, Reserving,
 };
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick, Total, authentic};
 use tollgate_shared::wire::state_digest::StateDigest;

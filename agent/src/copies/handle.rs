@@ -287,7 +287,9 @@ impl Copies {
         let (resource, shared) = self.parts();
         let fingerprint = resource.fingerprint(domain);
         let leave = self.decide(fingerprint, domain, want, Asking::Look)?;
-        let limit = leave.limit.and_then(|_| self.limit_beside_ended(domain));
+        let limit = leave
+            .limit
+            .and_then(|_| self.limit_beside_ended(domain, want));
         let leave = Leave { limit, ..leave };
         let wanted = self.wanted(fingerprint, domain, leave);
         let held = shared.hold_table.held(resource, fingerprint, domain);
@@ -336,7 +338,7 @@ impl Copies {
         {
             return self.take_attentively(fingerprint, domain, want);
         }
-        let limit = self.limit_of(domain);
+        let limit = self.limit_of(domain, want);
         self.take_up_to(fingerprint, domain, Leave { want, limit })
     }
 
@@ -352,7 +354,7 @@ impl Copies {
                 self.take_up_to(fingerprint, domain, Leave { limit, ..leave })
             }
             Taken::Full => {
-                let limit = self.limit_beside_ended(domain);
+                let limit = self.limit_beside_ended(domain, leave.want);
                 if leave.limit < limit {
                     return self.take_up_to(fingerprint, domain, Leave { limit, ..leave });
                 }
@@ -405,7 +407,7 @@ impl Copies {
             }
         }
         if !self.is_blind() {
-            let limit = self.limit_of(domain);
+            let limit = self.limit_of(domain, want);
             return Ok(Leave { want, limit });
         }
         let least = Want {

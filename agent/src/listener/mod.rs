@@ -439,6 +439,7 @@ impl Listener {
     fn forget_versions(&self) {
         let all = self.around.resources.all();
         all.iter().for_each(|one| one.forget_version());
+        self.around.mosts.forget();
     }
 
     fn set_partitions(&mut self, partitions: u32) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollgate_shared::log_position::{Code, LogPosition};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::link::{FromAggregator, Snapshot};
-use tollgate_shared::wire::public::{Public, PublicNetwork, closed_bytes};
+use tollgate_shared::wire::public::{Public, PublicAllowed, PublicNetwork, closed_bytes};
 
 use super::Listener;
 use super::ledger::TopicKey;
@@ -38,8 +38,11 @@ fn public_bytes(public: &Public) -> usize {
     let rules = public.descriptors.iter();
     // Each text is stored as written, and in parts.
     let rules = rules.map(|rule| size_of_val(rule) + 2 * rule.announced_bytes());
-    let networks = size_of::<PublicNetwork>() * public.networks.iter().len();
-    let lists = networks + closed.sum::<usize>() + rules.sum::<usize>();
+    // Each is stored with up to two ranges of addresses.
+    let networks = 4 * size_of::<PublicNetwork>() * public.networks.iter().len();
+    let allowed = { public.allowed.iter() }.flat_map(PublicAllowed::iter);
+    let allowed = allowed.map(closed_bytes).sum::<usize>();
+    let lists = networks + allowed + closed.sum::<usize>() + rules.sum::<usize>();
     size_of::<Public>() + members.sum::<usize>() + lists
 }
 

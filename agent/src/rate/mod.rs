@@ -295,7 +295,7 @@ impl Rate {
         // watermark.
         let liveness = self.shared.liveness.state();
         let is_known = self.shared.view.maybe(fingerprint);
-        let is_watched = flags & ATTENTION != 0 || self.resource.may_be_in_network(flags, domain);
+        let is_watched = flags & ATTENTION != 0 || self.resource.may_be_refused(flags, domain);
         if is_known || is_watched || liveness == feed_liveness::SOME {
             return self.ask_and_record_attentively(fingerprint, domain, want);
         }

@@ -74,6 +74,9 @@ pub(crate) const CLOSED: u32 = 4_096;
 /// Networks are banned or closed: see [`Resource::refusal_of_network`].
 pub(crate) const NETWORKS: u32 = 8_192;
 
+/// The limits let in certain domains alone: see [`Resource::is_closed`].
+pub(crate) const ALLOW_LIST: u32 = 16_384;
+
 /// One resource.
 pub(crate) struct Resource {
     pub(crate) id: ResourceId,
@@ -170,10 +173,13 @@ impl Resource {
     /// Whether the known limits never grant this domain a hit, or copies, by limits of its own.
     pub(crate) fn is_closed(&self, domain: &str) -> bool {
         let is_it = || {
-            let closed = &self.public().closed;
+            let public = self.public();
+            let closed = &public.closed;
+            let allowed = public.allowed.as_ref();
             closed.binary_search_by(|one| (**one).cmp(domain)).is_ok()
+                || allowed.is_some_and(|allowed| !allowed.allows(domain))
         };
-        self.flags() & CLOSED != 0 && is_it()
+        self.flags() & (CLOSED | ALLOW_LIST) != 0 && is_it()
     }
 
     /// Why no address of a domain's network is let in, and for how long, if an operator has banned the network or the
@@ -189,8 +195,17 @@ impl Resource {
         let Some(until) = self.public().networks.of_domain(domain)? else {
             return Some((Cause::Inaccessible, Span::MAX));
         };
-        let left = until.since(now());
+        let left = match until {
+            Timestamp::MAX => Span::MAX,
+            until => until.since(now()),
+        };
         (left != Span::ZERO).then_some((Cause::Banned, left))
+    }
+
+    /// Whether a call may be refused by known limits, although the filter of the deny list clears it.
+    #[inline]
+    pub(crate) fn may_be_refused(&self, flags: u32, domain: &str) -> bool {
+        self.may_be_in_network(flags, domain) || (flags & ALLOW_LIST != 0 && self.is_closed(domain))
     }
 
     /// Whether a call has to ask [`Resource::refusal_of_network`].
@@ -313,6 +328,8 @@ impl Resource {
         let is_other = Public {
             version: public.version,
             limits_of: public.limits_of,
+            // Bans change no limit.
+            networks: public.networks.clone(),
             ..Public::clone(&known)
         } != *public;
         let blind_changed = known.blind != public.blind;
@@ -325,6 +342,7 @@ impl Resource {
         }
         self.set_flag(REFUSED, public.refused);
         self.set_flag(CLOSED, !public.closed.is_empty());
+        self.set_flag(ALLOW_LIST, public.allowed.is_some());
         self.set_flag(NETWORKS, !public.networks.is_empty());
         self.set_flag(IGNORED, public.ignored);
         self.set_flag(NOT_OPEN, public.blind != BlindPolicy::Open);
@@ -353,6 +371,8 @@ impl Resource {
 
     /// The known limits stay in force, but public limits of any version replace them.
     pub(crate) fn forget_version(&self) {
+        self.most_version.store(0, Ordering::Relaxed);
+        self.most_of_any.store(self.most(), Ordering::Relaxed);
         let mut known = self.public.write().unwrap_or_else(PoisonError::into_inner);
         if known.version != 0 {
             let known = Arc::make_mut(&mut known);

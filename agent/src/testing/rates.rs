@@ -9,7 +9,9 @@ use tollgate_shared::descriptors::{DescriptorRule, resource_of_rules};
 use tollgate_shared::networks::{AddressPrefixes, NetworkName, network as network_named};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::notice::Notice;
-use tollgate_shared::wire::public::{Kind, PublicNetwork, PublicNetworks, PublicTier};
+use tollgate_shared::wire::public::{
+    Kind, PublicAllowed, PublicNetwork, PublicNetworks, PublicTier,
+};
 
 use super::TestAgent;
 use crate::answer::Cause;
@@ -195,6 +197,30 @@ impl TestAgent {
             let closed = public.closed.iter().cloned().chain([domain]);
             let closed: BTreeSet<Box<str>> = closed.collect();
             public.closed = closed.into_iter().collect();
+        });
+    }
+
+    /// States that a resource's limits let in these domains and networks alone, as an allow list does.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let search = kit.agent().rate("api.search");
+    /// kit.allow_only("api.search", &["acme", "10.0.0.0/8"]);
+    /// assert!(search.hit("acme").is_ok() && search.hit("10.1.2.3").is_ok());
+    /// assert!(search.hit("globex").is_err());
+    /// ```
+    pub fn allow_only(&self, resource: &str, domains: &[&str]) {
+        let admitted = domains
+            .iter()
+            .map(|domain| self.agent.shared().admit(domain));
+        let admitted: Vec<_> = admitted.collect();
+        self.learn(resource, |public| {
+            if public.kind != Kind::Copies {
+                public.kind = Kind::Rate;
+            }
+            public.allowed = PublicAllowed::of(admitted.iter().map(|domain| &**domain));
         });
     }
 

@@ -125,3 +125,35 @@ fn a_closed_network_is_refused_where_addresses_are_limited_by_it() {
     assert_refused(search.hit("10.0.0.7").expect_err("in the network"));
     assert!(search.hit("10.0.1.7").is_ok());
 }
+
+#[test]
+fn a_name_that_an_allow_list_does_not_have_is_refused_from_its_first_call() {
+    let kit = TestAgent::new();
+    let search = kit.agent().rate("search");
+    kit.allow_only("search", &["globex", "10.0.0.0/8", "acme"]);
+    for allowed in [
+        "acme",
+        "globex",
+        "10.1.2.3",
+        "::ffff:10.1.2.3",
+        "10.0.0.0/8",
+    ] {
+        assert!(search.hit(allowed).is_ok(), "{allowed}");
+    }
+    for other in ["initech", "", "11.0.0.1", "ACME", "acme "] {
+        assert_refused(search.hit(other).expect_err(other));
+    }
+    assert!(search.hit_n("initech", 3).is_err() && search.peek("initech").is_err());
+    kit.go_blind();
+    assert!(search.hit("initech").is_ok());
+    kit.see_again();
+    kit.agent().kill_switch(KillSwitch::On);
+    assert!(search.hit("initech").is_ok());
+    kit.agent().kill_switch(KillSwitch::Off);
+    kit.ignored("search");
+    assert!(search.hit("initech").is_ok());
+    let jobs = kit.agent().copies("jobs");
+    kit.copies_limit("jobs", 5);
+    kit.allow_only("jobs", &["acme"]);
+    assert!(jobs.reserve("acme", 1).is_ok() && jobs.reserve("globex", 1).is_err());
+}

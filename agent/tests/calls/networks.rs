@@ -99,6 +99,18 @@ fn every_kind_of_call_of_a_banned_address_is_refused_until_the_ban_ends() {
 }
 
 #[test]
+fn a_ban_without_an_end_says_so() {
+    let kit = TestAgent::new();
+    let search = kit.agent().rate("search");
+    kit.ban_network("search", "10.0.0.0/8", Some(Duration::MAX));
+    let denied = search.hit("10.1.2.3").expect_err("it is banned");
+    assert_eq!(
+        (denied.cause(), denied.retry_after()),
+        (Cause::Banned, None)
+    );
+}
+
+#[test]
 fn copies_are_not_given_to_a_banned_network() {
     let kit = TestAgent::new();
     let jobs = kit.agent().copies("jobs");

@@ -15,7 +15,9 @@ use std::collections::BTreeSet;
 
 use ipnet::IpNet;
 use tollgate_shared::networks::network_of_domain;
-use tollgate_shared::wire::public::{PublicNetwork, PublicNetworks, closed_within_bound};
+use tollgate_shared::wire::public::{
+    PublicAllowed, PublicNetwork, PublicNetworks, closed_within_bound,
+};
 
 use super::resource::{CopiesResource, Mode, RateResource, overlaid};
 use super::version::Limits;
@@ -34,6 +36,17 @@ impl Limits {
         let is_closed = |class| self.class(class).grants_nothing();
         let entries = rate.overrides();
         closed_networks(entries.map(|(domain, entry)| (domain, is_closed(entry.class))))
+    }
+
+    /// All domains that a resource lets in, if it grants nothing to others, and if agents can learn all of them.
+    pub(super) fn public_allowed(&self, rate: &RateResource) -> Option<PublicAllowed> {
+        let is_closed = self.class(rate.default_class()).grants_nothing();
+        if !is_closed || !rate.has_overrides() || ENTRIES_MAX < rate.entries() {
+            return None;
+        }
+        let entries = rate.overrides();
+        let open = entries.filter(|(_, entry)| !self.class(entry.class).grants_nothing());
+        PublicAllowed::of(open.map(|(domain, _)| domain))
     }
 
     /// The first closed domains of a resource, as many as agents learn.
@@ -87,6 +100,15 @@ impl CopiesResource {
         };
         let closed = closed_within_bound(closed.into_iter());
         closed.map(Box::from).collect()
+    }
+
+    /// All domains that may have copies, if others may not, as for rates.
+    pub(super) fn public_allowed(&self) -> Option<PublicAllowed> {
+        if self.limit != 0 || !self.has_overrides() || ENTRIES_MAX < self.entries() {
+            return None;
+        }
+        let open = { self.overrides() }.filter(|(_, limit)| *limit != 0);
+        PublicAllowed::of(open.map(|(domain, _)| domain))
     }
 
     /// The networks whose addresses are closed, as for rates.
@@ -183,7 +205,8 @@ domains.acme = 0
     #[test]
     fn agents_learn_the_domains_that_may_have_no_copies() {
         let limits = document();
-        assert_eq!(closed(&limits, "jobs"), ["acme", "new-1", "new-2"]);
+        let expected = ["10.0.0.0/8", "acme", "new-1", "new-2"];
+        assert_eq!(closed(&limits, "jobs"), expected);
         assert_eq!(networks(&limits, "jobs"), ["10.0.0.0/8"]);
         let limit = |limit| Own {
             limit: Some(limit),
@@ -198,7 +221,8 @@ domains.acme = 0
             revision.set("jobs", domain, Some(&own)).expect("set");
         }
         let rows = revision.limits();
-        assert_eq!(closed(&rows, "jobs"), ["beta", "new-1", "new-2"]);
+        let expected = ["10.0.0.0/8", "beta", "new-1", "new-2"];
+        assert_eq!(closed(&rows, "jobs"), expected);
         assert_eq!(networks(&rows, "jobs"), [""; 0]);
         assert!(!rows.is_public_equal(&limits));
         assert_eq!(closed(&limits, "off.jobs"), [""; 0]);
@@ -240,6 +264,41 @@ domains.acme = 0
             rate: Some(text.into()),
             ..Own::default()
         }
+    }
+
+    #[test]
+    fn agents_learn_an_allow_list_as_long_as_it_is_short() {
+        let limits = document();
+        let allowed = |limits: &Limits, resource: &str| {
+            let public = limits.public(resource, 1);
+            let allowed = public.allowed?;
+            Some(allowed.iter().map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert_eq!(allowed(&limits, "allow"), Some(vec!["acme".to_owned()]));
+        for other in ["search", "closed", "shown", "jobs", "unknown"] {
+            assert_eq!(allowed(&limits, other), None, "{other}");
+        }
+        assert_eq!(limits.public("allow", 1).least, Some(5), "of acme");
+        let rows = limits.with_own("allow", "10.0.0.0/8", Some(&rate("5/s")));
+        let rows = rows.expect("set");
+        let expected = vec!["10.0.0.0/8".to_owned(), "acme".to_owned()];
+        assert_eq!(allowed(&rows, "allow"), Some(expected));
+        assert!(!rows.is_public_equal(&limits));
+        let none = limits.with_own("allow", "acme", Some(&rate("0/s")));
+        assert_eq!(allowed(&none.expect("set"), "allow"), Some(Vec::new()));
+        let mut revision = Revision::of(&limits);
+        for n in 0..3_000 {
+            let domain = format!("tenant-{n:06}");
+            revision
+                .set("allow", &domain, Some(&rate("5/s")))
+                .expect("set");
+        }
+        let many = revision.limits();
+        assert_eq!(allowed(&many, "allow"), None, "of 64 KiB");
+        assert_eq!(many.public("allow", 1).least, Some(0));
+        let copies = "[copies.jobs]\nlimit = 0\ndomains = { acme = 2, beta = 0 }\n";
+        let copies = Limits::parse(copies).expect("it is right");
+        assert_eq!(allowed(&copies, "jobs"), Some(vec!["acme".to_owned()]));
     }
 
     fn hard(text: &str) -> Own {

@@ -46,6 +46,10 @@ impl Limits {
                     true => PublicNetworks::default(),
                     false => copies.public_networks(),
                 },
+                allowed: match namespace.ignore_configured {
+                    true => None,
+                    false => copies.public_allowed(),
+                },
                 ..unconfigured
             },
             Some(Resource::Rate(rate)) => Public {
@@ -67,9 +71,16 @@ impl Limits {
         // A resource is one of these, matches a pattern that is one of these, or has its namespace's switches alone.
         self.namespaces == other.namespaces
             && self.descriptors == other.descriptors
-            && names
-                .iter()
-                .all(|name| self.public(name, 0) == other.public(name, 0))
+            && self.is_public_equal_of(other, names.iter().map(|name| &**name))
+    }
+
+    /// The same, if the limits of other resources than these are known to be equal.
+    pub fn is_public_equal_of<'n>(
+        &self,
+        other: &Self,
+        mut resources: impl Iterator<Item = &'n str>,
+    ) -> bool {
+        resources.all(|name| self.public(name, 0) == other.public(name, 0))
     }
 
     /// The rules that agents learn under this name. A descriptor without a rule is a use of what is not configured.
@@ -109,6 +120,7 @@ impl Limits {
         let is_enforced = !ignored && rate.mode() != Mode::Shadow;
         let closed = is_enforced.then(|| self.public_closed(rate));
         let networks = is_enforced.then(|| self.public_networks(rate));
+        let allowed = { is_enforced.then(|| self.public_allowed(rate)) }.flatten();
         Public {
             kind: Kind::Rate,
             windows: windows.collect(),
@@ -117,7 +129,7 @@ impl Limits {
             quotas: quotas.collect(),
             hard: class.hard,
             most: self.most_of_any(rate),
-            least: self.least_of_any(rate),
+            least: self.least_of_any(rate, allowed.is_some()),
             global: rate.global().map(|global| as_near(global, rate.near())),
             keeps_estimates: !class.refunds,
             addresses: rate.addresses(),
@@ -127,15 +139,17 @@ impl Limits {
             refused: class.grants_nothing() && !has_overrides && is_enforced,
             closed: closed.unwrap_or_default(),
             networks: networks.unwrap_or_default(),
+            allowed,
             ..unconfigured
         }
     }
 
     /// The least limit of any domain, as agents have to apply it; see [`as_near`]. With tiers it is 0, so that no call
     /// waits in an agent: a hit stamped before its pair's tier was entered counts nowhere, which happens to a call that
-    /// waited while another agent sent at once. It is 0 for allow lists, too: others pass until denied.
-    fn least_of_any(&self, rate: &RateResource) -> Option<u64> {
-        if self.class(rate.default_class()).grants_nothing() {
+    /// waited while another agent sent at once. It is 0 for allow lists that agents do not know, too: others pass until
+    /// denied.
+    fn least_of_any(&self, rate: &RateResource, is_known: bool) -> Option<u64> {
+        if !is_known && self.class(rate.default_class()).grants_nothing() {
             return Some(0);
         }
         let of_overrides = rate.override_classes();

@@ -203,7 +203,7 @@ fn agents_apply_the_least_limit_sooner_where_notices_are_late() {
     );
     assert_eq!(of("late"), (Some(25), Some(250)));
     assert_eq!(of("never"), (Some(0), None));
-    assert_eq!(of("listed"), (Some(0), None));
+    assert_eq!(of("listed"), (Some(100), None), "agents know who is listed");
     assert_eq!(of("early"), (Some(100), None));
     assert_eq!(of("open"), (None, Some(70)));
 }

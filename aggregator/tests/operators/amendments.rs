@@ -102,7 +102,7 @@ impl World {
         limits["version"].as_u64().expect("a version")
     }
 
-    fn denials(&self, more: &[&str]) -> Vec<Value> {
+    pub fn denials(&self, more: &[&str]) -> Vec<Value> {
         let url = format!("http://{}", self.served.http);
         let args = [&["denials", "--url", &url, "--format", "json"], more].concat();
         let (code, out, err) = run(self.dir.path(), &args);

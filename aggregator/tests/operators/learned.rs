@@ -154,3 +154,31 @@ async fn no_hold_of_a_domain_that_may_have_no_copies_passes() {
     until("the row closes it", || sandbox.peek("later").is_err()).await;
     assert_eq!(world.audit()["equal"], true);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_of_a_name_that_an_allow_list_does_not_have_passes() {
+    let list = "[rate.\"api.export\"]\ntiers = []\ndomains.acme.rate = \"1000/s\"\n";
+    let world = World::of(
+        &LIMITS.replace("[rate.\"api.export\"]\nrate = \"1000/s\"\n", list),
+        "",
+    )
+    .await;
+    let export = &world.export;
+    for n in 0..100 {
+        let denied = export
+            .hit(&format!("made-up-{n}"))
+            .expect_err("its first call");
+        assert_eq!(denied.cause(), Cause::Inaccessible);
+    }
+    let _ = export.hit("acme").expect("it is listed");
+    world.done("limits set api.export --domain globex --rate 5/s");
+    until("the row lets it in", || export.peek("globex").is_ok()).await;
+    world.done("limits set api.export --domain globex --remove");
+    until("it is listed no more", || export.peek("globex").is_err()).await;
+    until("calls are ruled", || {
+        world.served.metric("tollgate_hits_granted_total") == 1.0
+    })
+    .await;
+    assert_eq!(world.denials(&[]), Vec::<serde_json::Value>::new());
+    assert_eq!(world.audit()["equal"], true);
+}

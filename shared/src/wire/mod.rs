@@ -25,6 +25,7 @@ pub mod member;
 pub mod named;
 pub mod notice;
 pub mod public;
+mod public_allowed;
 mod public_descriptors;
 mod public_networks;
 mod public_rate;

@@ -9,10 +9,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::named::{self, Name, by_name, is_default};
 use super::reader::{DecodeError, Reader};
 use super::writer::Writer;
-use super::{public_descriptors, public_rate};
+use super::{public_allowed, public_descriptors, public_rate};
 use crate::descriptors::DescriptorRule;
 use crate::time::Span;
 
+pub use super::public_allowed::PublicAllowed;
 pub use super::public_networks::{PublicNetwork, PublicNetworks};
 pub use super::public_rate::{AddressPrefixes, PublicBucket, PublicQuota, PublicTier, QuotaUnit};
 
@@ -216,6 +217,14 @@ pub struct Public {
     /// a hit. Empty for descriptors.
     #[serde(skip_serializing_if = "is_default")]
     pub networks: PublicNetworks,
+    /// All domains that are let in, if the resource grants nothing to others; agents refuse these by themselves. `None`
+    /// if it grants something to others, or if there are too many to list. Empty unless `kind` is [`Kind::Rate`] or
+    /// [`Kind::Copies`].
+    #[serde(
+        deserialize_with = "public_allowed::allowed",
+        skip_serializing_if = "is_default"
+    )]
+    pub allowed: Option<PublicAllowed>,
 }
 
 impl Public {
@@ -241,6 +250,7 @@ impl Public {
         }
         if !matches!(public.kind, Kind::Rate | Kind::Copies) {
             public.closed = Box::default();
+            public.allowed = None;
         }
         Ok(public)
     }

@@ -27,7 +27,8 @@ pub struct PublicNetwork {
     pub banned_until: Option<Timestamp>,
 }
 
-/// Networks whose addresses agents refuse: at most [`NETWORKS_MAX`], the widest first, each once.
+/// Networks whose addresses agents refuse: at most [`NETWORKS_MAX`], half of them of IPv4 and half of IPv6, the widest of
+/// each family first, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PublicNetworks {
     all: Box<[PublicNetwork]>,
@@ -46,28 +47,31 @@ struct Range {
 }
 
 impl PublicNetworks {
-    /// The widest of these networks, without single addresses. Of several entries for one network, the one that lasts
-    /// longest.
+    /// The widest of these networks, half of the bound of each family, without single addresses. Of several entries for
+    /// one network, the one that lasts longest.
     pub fn of(networks: impl Iterator<Item = PublicNetwork>) -> Self {
-        let mut all = BTreeMap::new();
+        let mut families = [BTreeMap::new(), BTreeMap::new()];
         let wide = networks.filter(|one| one.network.prefix_len() < one.network.max_prefix_len());
         for one in wide {
-            let lasts = all
+            let family = &mut families[usize::from(one.network.addr().is_ipv6())];
+            let lasts = family
                 .entry((one.network.prefix_len(), one.network))
                 .or_insert(one.banned_until);
             *lasts = longer(*lasts, one.banned_until);
         }
-        let widest = all.into_iter().take(NETWORKS_MAX);
-        let widest = widest.map(|((_, network), banned_until)| PublicNetwork {
-            network,
-            banned_until,
+        let families = families.map(|family| {
+            let widest = family.into_iter().take(NETWORKS_MAX / 2);
+            let widest = widest.map(|((_, network), banned_until)| PublicNetwork {
+                network,
+                banned_until,
+            });
+            widest.collect::<Vec<_>>()
         });
-        let all: Box<[PublicNetwork]> = widest.collect();
-        let ranges = [true, false].map(|is_v4| {
-            let of_family = all.iter();
-            ranges(of_family.filter(|one| one.network.addr().is_ipv4() == is_v4))
-        });
-        Self { all, ranges }
+        let ranges = [0, 1].map(|family: usize| ranges(families[family].iter()));
+        Self {
+            all: families.concat().into(),
+            ranges,
+        }
     }
 
     /// Whether the list is empty.
@@ -75,15 +79,15 @@ impl PublicNetworks {
         self.all.is_empty()
     }
 
-    /// All of them, the widest first.
+    /// All of them, the widest of each family first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &PublicNetwork> {
         self.all.iter()
     }
 
-    /// Until when a domain is refused, if it is an address in one of the networks, or a network of such addresses; the
-    /// inner `None`: without end. Of the networks of an address, the one that lasts longest decides.
+    /// Until when a domain is refused, if it is an address in one of the networks, or itself a network in one; the inner
+    /// `None`: without end. Of several networks, the one that lasts longest decides.
     ///
-    /// Parses the domain, and searches once.
+    /// Parses the domain, and searches once; for a network that contains a longer ban, once for each length of prefix.
     pub fn of_domain(&self, domain: &str) -> Option<Option<Timestamp>> {
         let of = network_of_domain(domain)?;
         let [v4, v6] = &self.ranges;
@@ -91,15 +95,17 @@ impl PublicNetworks {
         let Range { first, last, .. } = range_of(of, None);
         let at = ranges.partition_point(|range| range.last < first);
         let found = ranges.get(at).filter(|range| range.first <= first)?;
-        let (mut until, mut covered) = (found.until, found.last);
-        // A network may lie in several ranges, if bans of narrower ones last longer.
-        let mut following = ranges.get(at + 1..).unwrap_or_default().iter();
-        while covered < last {
-            let next = following.next().filter(|next| next.first == covered + 1)?;
-            until = shorter(until, next.until);
-            covered = next.last;
+        match last <= found.last {
+            true => Some(found.until),
+            false => self.around(of),
         }
-        Some(until)
+    }
+
+    /// The same for a network that is in no single range.
+    #[cold]
+    fn around(&self, of: IpNet) -> Option<Option<Timestamp>> {
+        let around = self.all.iter().filter(|one| one.network.contains(&of));
+        around.map(|one| one.banned_until).reduce(longer)
     }
 }
 
@@ -151,11 +157,6 @@ fn range_of(network: IpNet, until: Option<Timestamp>) -> Range {
 /// The later of two ends; `None` is never.
 fn longer(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
     Some(one?.max(other?))
-}
-
-/// The earlier of two ends.
-fn shorter(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
-    one.into_iter().chain(other).min()
 }
 
 /// A network in its written form.
@@ -235,6 +236,9 @@ mod tests {
         assert_eq!(of("192.0.2.9"), Some(0), "without end");
         assert_eq!(of("192.0.3.9"), Some(90));
         assert_eq!(of("192.0.2.0/23"), Some(90));
+        // Both halves are banned, and no network that contains it.
+        let halves = networks(&[("10.0.0.0/25", Some(5)), ("10.0.0.128/25", Some(5))]);
+        assert_eq!(halves.of_domain("10.0.0.0/24"), None);
         assert_eq!(of("2001:db8:1:2::/64"), Some(20));
         assert_eq!(of("2001:DB8::1"), Some(20));
         for other in [
@@ -287,9 +291,12 @@ mod tests {
             let address = std::net::Ipv4Addr::from(n << 8);
             named(&format!("{address}/24"), Some(1))
         });
-        let wide = named("240.0.0.0/4", Some(1));
-        let all = PublicNetworks::of(many.chain([wide]));
-        assert_eq!(all.iter().len(), NETWORKS_MAX);
-        assert_eq!(all.iter().next(), Some(&wide));
+        let [wide, v6] = ["240.0.0.0/4", "2001:db8::/32"].map(|text| named(text, Some(1)));
+        let all = PublicNetworks::of(many.chain([wide, v6]));
+        assert_eq!(all.iter().len(), NETWORKS_MAX / 2 + 1);
+        assert_eq!(
+            (all.iter().next(), all.iter().last()),
+            (Some(&wide), Some(&v6))
+        );
     }
 }

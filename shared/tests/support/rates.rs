@@ -219,6 +219,7 @@ pub fn snapshot(writer: &mut Writer) {
         closed: Box::default(),
         limits_of: 0,
         networks: PublicNetworks::default(),
+        allowed: None,
     };
     FromAggregator::Snapshot(Snapshot {
         nonce: 1,

@@ -111,6 +111,7 @@ prop_compose! {
         most: Option<u64>, least: Option<u64>, global: Option<u64>, keeps_estimates: bool, addresses in prop::option::of((0u8..=32, 0u8..=128)),
         closed in prop::collection::btree_set("[a-z0-9.:/-]{1,20}", 0..4),
         limits_of: u64,
+        allowed in prop::option::of(prop::collection::vec("[a-z0-9.:/-]{1,20}", 0..4)),
         networks in prop::collection::vec((any::<std::net::IpAddr>(), 1u8..=128, any::<Option<u64>>()), 0..4),
     ) -> Public {
         let window = |(limit, w)| PublicTier { limit, window: Span::from_micros(w) };
@@ -120,6 +121,7 @@ prop_compose! {
             quotas: quotas.into_iter().map(|(limit, unit)| PublicQuota { limit, unit }).collect(),
             most, least, global, keeps_estimates, limits_of,
             closed: closed.into_iter().map(Box::from).collect(),
+            allowed: allowed.and_then(|names| PublicAllowed::of(names.iter().map(String::as_str))),
             networks: PublicNetworks::of(networks.into_iter().map(|(address, bits, until)| PublicNetwork {
                 network: AddressPrefixes { v4: bits.min(32), v6: bits }.network_of(address.to_canonical()),
                 banned_until: until.map(Timestamp::from_micros),
@@ -161,7 +163,7 @@ prop_compose! {
             None if closed => BlindPolicy::Closed,
             None => BlindPolicy::Open,
         };
-        Public { version, kind, tiers, hard, has_overrides: flags.0, blind, refused: flags.1, ignored: flags.2, copies: (kind == Kind::Copies).then_some(copies), descriptors: if kind == Kind::Descriptors { rules.into() } else { Box::default() }, closed: if matches!(kind, Kind::Rate | Kind::Copies) { rate.closed.clone() } else { Box::default() }, networks: if kind == Kind::Descriptors { PublicNetworks::default() } else { rate.networks.clone() }, ..rate }
+        Public { version, kind, tiers, hard, has_overrides: flags.0, blind, refused: flags.1, ignored: flags.2, copies: (kind == Kind::Copies).then_some(copies), descriptors: if kind == Kind::Descriptors { rules.into() } else { Box::default() }, closed: if matches!(kind, Kind::Rate | Kind::Copies) { rate.closed.clone() } else { Box::default() }, allowed: rate.allowed.clone().filter(|_| matches!(kind, Kind::Rate | Kind::Copies)), networks: if kind == Kind::Descriptors { PublicNetworks::default() } else { rate.networks.clone() }, ..rate }
     }
 }
 

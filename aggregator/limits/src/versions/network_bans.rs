@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The engine has its own record of all bans: it denies what calls all the same. Knows nothing of pairs. What stays
-//! true: bans that have ended when an act is appended are not learnt after it.
+//! true: it is a function of the acts and of when they were appended.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +24,8 @@ type Ends = BTreeMap<(u8, IpNet), Timestamp>;
 /// All bans of networks and addresses, by resource.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkBans {
-    bans: BTreeMap<On, Ends>,
-    /// When the last ban was set or ended.
-    latest: Timestamp,
+    networks: BTreeMap<On, Ends>,
+    addresses: BTreeMap<On, Ends>,
     /// So many bans are kept before those that have ended are removed.
     room: usize,
 }
@@ -60,68 +59,121 @@ impl NetworkBans {
 
     /// Sets or ends a ban, if the act is about one of a network or an address.
     pub(super) fn turn(&mut self, act: &Act, at: Timestamp) {
-        let Some((resource, network, until)) = of_network(act) else {
+        let Some((on, network, until)) = of_network(act) else {
             return;
         };
-        self.latest = at;
-        let ends = self.bans.entry(resource.clone()).or_default();
+        let bans = match is_wide(&network) {
+            true => &mut self.networks,
+            false => &mut self.addresses,
+        };
+        let ends = bans.entry(on.clone()).or_default();
         let key = (network.prefix_len(), network);
         match until.filter(|until| at < *until) {
             Some(until) => ends.insert(key, until),
             None => ends.remove(&key),
         };
+        if ends.is_empty() {
+            bans.remove(on);
+        }
         if self.room < self.len() {
-            self.bans.values_mut().for_each(|ends| {
-                ends.retain(|_, until| at < *until);
-            });
+            for bans in [&mut self.networks, &mut self.addresses] {
+                bans.retain(|_, ends| {
+                    ends.retain(|_, until| at < *until);
+                    !ends.is_empty()
+                });
+            }
             self.room = 64.max(2 * self.len());
         }
-        self.bans.retain(|_, ends| !ends.is_empty());
     }
 
-    /// Whether an act bans a network of a resource, or of every resource, beside as many as agents can learn.
-    pub fn are_beyond_bound(&self, act: &Act) -> bool {
-        let (true, Some((resource, ..))) = (Self::are_changed_by(act), of_network(act)) else {
+    fn len(&self) -> usize {
+        let both = [&self.networks, &self.addresses];
+        both.into_iter()
+            .flat_map(BTreeMap::values)
+            .map(Ends::len)
+            .sum()
+    }
+
+    /// Whether a network or an address is banned under this name, on a resource or everywhere, as far as the log says; a
+    /// ban may have ended since.
+    pub fn has(&self, resource: Option<&str>, domain: &str) -> bool {
+        let Some(network) = network_of_domain(domain) else {
             return false;
         };
-        let ends = self.bans.get(resource);
-        ends.is_some_and(|ends| {
-            let wide = ends.keys().filter(|(_, network)| is_wide(network));
-            wide.take(NETWORKS_MAX + 1).count() == NETWORKS_MAX + 1
+        let bans = match is_wide(&network) {
+            true => &self.networks,
+            false => &self.addresses,
+        };
+        let ends = bans.get(&resource.map(Box::from));
+        ends.is_some_and(|ends| ends.contains_key(&(network.prefix_len(), network)))
+    }
+
+    /// The banned networks of a resource, and of every resource, whose bans last at `now`: of each the widest, no more of a
+    /// family than agents learn.
+    pub fn of(&self, resource: &str, now: Timestamp) -> impl Iterator<Item = PublicNetwork> {
+        let both = [None, Some(resource.into())].map(|on: On| self.networks.get(&on));
+        both.into_iter().flatten().flat_map(move |ends| {
+            let mut room = [NETWORKS_MAX / 2; 2];
+            let last = ends.iter().filter(move |(_, until)| now < **until);
+            let widest = last.filter(move |((_, network), _)| {
+                let room = &mut room[usize::from(network.addr().is_ipv6())];
+                let has_room = 0 < *room;
+                *room = room.saturating_sub(1);
+                has_room
+            });
+            widest.map(|((_, network), until)| PublicNetwork {
+                network: *network,
+                banned_until: Some(*until),
+            })
         })
+    }
+
+    /// Whether a resource has more bans of networks than agents learn, with those of every resource.
+    pub fn are_beyond_bound(&self, resource: &str, now: Timestamp) -> bool {
+        let count = |is_v4: bool| {
+            let networks = last_of(&self.networks, resource, now);
+            networks
+                .filter(|(of, _)| of.addr().is_ipv4() == is_v4)
+                .count()
+        };
+        [true, false]
+            .map(count)
+            .into_iter()
+            .any(|count| NETWORKS_MAX / 2 < count)
+    }
+
+    /// The resources that have bans of their own.
+    pub fn resources(&self) -> impl Iterator<Item = &str> {
+        let both = self.networks.keys().chain(self.addresses.keys());
+        both.flatten().map(|resource| &**resource)
     }
 
     /// The bans, of a resource and of every resource, that reach no domain of the resource if it limits addresses so: of
     /// addresses and networks that are only a part of a domain.
-    pub fn within_domains(&self, resource: &str, addresses: AddressPrefixes) -> Vec<IpNet> {
-        let networks = self.last_of(resource).map(|(network, _)| network);
+    pub fn within_domains(
+        &self,
+        resource: &str,
+        addresses: AddressPrefixes,
+        now: Timestamp,
+    ) -> Vec<IpNet> {
+        let networks = last_of(&self.networks, resource, now);
+        let both = networks.chain(last_of(&self.addresses, resource, now));
         let is_part = |of: &IpNet| addresses.network_of(of.addr()).prefix_len() < of.prefix_len();
-        networks.filter(is_part).collect()
+        both.map(|(network, _)| network).filter(is_part).collect()
     }
+}
 
-    /// The bans of a resource and of every resource that last, with their ends.
-    fn last_of(&self, resource: &str) -> impl Iterator<Item = (IpNet, Timestamp)> {
-        let everywhere = self.bans.get(&None);
-        let here = self.bans.get(&Some(resource.into()));
-        let both = [everywhere, here].into_iter().flatten().flatten();
-        let last = both.filter(|(_, until)| self.latest < **until);
-        last.map(|((_, network), until)| (*network, *until))
-    }
-
-    fn len(&self) -> usize {
-        self.bans.values().map(Ends::len).sum()
-    }
-
-    /// The banned networks of a resource, and of every resource.
-    pub fn of(&self, resource: &str) -> impl Iterator<Item = PublicNetwork> {
-        let wide = self
-            .last_of(resource)
-            .filter(|(network, _)| is_wide(network));
-        wide.map(|(network, until)| PublicNetwork {
-            network,
-            banned_until: Some(until),
-        })
-    }
+/// The bans of a resource and of every resource that last at `now`, with their ends.
+fn last_of<'b>(
+    bans: &'b BTreeMap<On, Ends>,
+    resource: &str,
+    now: Timestamp,
+) -> impl Iterator<Item = (IpNet, Timestamp)> + use<'b> {
+    let everywhere = bans.get(&None);
+    let here = bans.get(&Some(resource.into()));
+    let both = [everywhere, here].into_iter().flatten().flatten();
+    let last = both.filter(move |(_, until)| now < **until);
+    last.map(|((_, network), until)| (*network, *until))
 }
 
 #[cfg(test)]
@@ -136,8 +188,8 @@ mod tests {
         }
     }
 
-    fn of(bans: &NetworkBans, resource: &str) -> Vec<String> {
-        let all = bans.of(resource);
+    fn of(bans: &NetworkBans, resource: &str, now: u64) -> Vec<String> {
+        let all = bans.of(resource, Timestamp::from_micros(now));
         all.map(|one| {
             let until = one.banned_until.expect("a ban");
             format!("{} {}", one.network, until.as_micros())
@@ -157,17 +209,18 @@ mod tests {
             turn(&ban(None, domain, 90), 4);
             assert!(!NetworkBans::are_changed_by(&ban(None, domain, 90)));
         }
-        assert_eq!(of(&bans, "b"), ["10.0.0.0/8 50"]);
+        assert_eq!(of(&bans, "b", 4), ["10.0.0.0/8 50"]);
         let within = |resource, v4| {
-            let bans = bans.within_domains(resource, AddressPrefixes { v4, v6: 64 });
+            let addresses = AddressPrefixes { v4, v6: 64 };
+            let bans = bans.within_domains(resource, addresses, Timestamp::from_micros(4));
             let bans: Vec<String> = bans.iter().map(IpNet::to_string).collect();
             bans.join(" ")
         };
         assert_eq!(within("b", 24), "10.1.2.3/32 10.1.2.4/32");
-        assert_eq!(within("a", 20), "10.1.2.3/32 10.1.2.4/32 192.0.2.0/24");
+        assert_eq!(within("a", 20), "192.0.2.0/24 10.1.2.3/32 10.1.2.4/32");
         assert_eq!(within("a", 32), "");
         let expected = ["10.0.0.0/8 50", "192.0.0.0/16 60", "192.0.2.0/24 40"];
-        assert_eq!(of(&bans, "a"), expected);
+        assert_eq!(of(&bans, "a", 4), expected);
         let mut turn = |act: &Act, at: u64| bans.turn(act, Timestamp::from_micros(at));
         turn(&ban(None, "10.0.0.0/8", 70), 45);
         turn(
@@ -177,10 +230,11 @@ mod tests {
             },
             46,
         );
-        assert_eq!(of(&bans, "a"), ["10.0.0.0/8 70"]);
+        assert_eq!(of(&bans, "a", 46), ["10.0.0.0/8 70"]);
+        assert_eq!(of(&bans, "a", 70), [""; 0]);
         // It has ended when it is set.
         bans.turn(&ban(None, "10.0.0.0/8", 70), Timestamp::from_micros(70));
-        assert_eq!(of(&bans, "a"), [""; 0]);
+        assert_eq!(of(&bans, "a", 4), ["192.0.2.0/24 40"]);
         assert_eq!(
             bans.len(),
             3,
@@ -198,19 +252,40 @@ mod tests {
             bans.turn(&ban, Timestamp::from_micros(at.into()));
             assert!(bans.len() <= 64, "{}", bans.len());
         }
-        assert_eq!(bans.of("a").count(), 10);
-        assert!(!bans.are_beyond_bound(&ban(None, "10.0.0.0/8", u64::MAX)));
-        for at in 0..2_000_u32 {
-            let ban = ban(
-                None,
-                &format!("{}/24", std::net::Ipv4Addr::from(at << 8)),
-                u64::MAX,
-            );
+        let count = |bans: &NetworkBans, resource| {
+            let now = Timestamp::from_micros(99_999);
+            (
+                bans.of(resource, now).count(),
+                bans.are_beyond_bound(resource, now),
+            )
+        };
+        assert_eq!(count(&bans, "a"), (10, false));
+        let mut turn = |resource, network: &str| {
+            let ban = ban(resource, network, u64::MAX);
             bans.turn(&ban, Timestamp::from_micros(200_000));
-            let is_beyond = NETWORKS_MAX <= at as usize;
-            assert_eq!(bans.are_beyond_bound(&ban), is_beyond, "{at}");
+        };
+        turn(None, "2001:db8::/32");
+        for n in 0..NETWORKS_MAX as u32 / 2 {
+            turn(
+                Some("a"),
+                &format!("{}/24", std::net::Ipv4Addr::from(n << 8)),
+            );
         }
-        assert!(!bans.are_beyond_bound(&ban(Some("a"), "10.0.0.0/8", u64::MAX)));
-        assert_eq!(bans.of("a").count(), 2_000);
+        let most = NETWORKS_MAX / 2 + 1;
+        assert_eq!(count(&bans, "a"), (most, false));
+        let mut turn = |resource, network: &str| {
+            let ban = ban(resource, network, u64::MAX);
+            bans.turn(&ban, Timestamp::from_micros(200_000));
+        };
+        turn(None, "240.0.0.0/4");
+        turn(Some("a"), "250.0.0.0/24");
+        assert_eq!(
+            count(&bans, "a"),
+            (most + 1, true),
+            "the widest of each list"
+        );
+        assert_eq!(count(&bans, "b"), (2, false));
+        assert!(bans.has(Some("a"), "250.0.0.0/24") && bans.has(None, "240.0.0.0/4"));
+        assert!(!bans.has(None, "250.0.0.0/24") && !bans.has(Some("a"), "acme"));
     }
 }

@@ -3,6 +3,7 @@
 //! A limits file does not rule by itself: the file is pushed, a push that wins becomes a version in the log, and
 //! a version rules a partition from its activation on.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tollgate_limits::Limits;
@@ -18,6 +19,7 @@ use tollgate_limits::versions::{Entered, LimitsBook, NetworkBans, Version, Void,
 use tollgate_log::{AppendError, Delivered, Stream};
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::wire::DecodeError;
+use tollgate_shared::wire::amendment::Act;
 
 /// How long after a failed push the file is pushed again.
 const PUSH_AGAIN_AFTER: Span = Span::from_secs(1);
@@ -133,6 +135,7 @@ impl LimitsState {
         if let Some(entered) = &entered {
             // What existed at the start was logged when it was entered.
             if self.caught_up {
+                let entered = (entered, record.appended);
                 warnings::of_entered(&self.book, before.as_ref(), entered, pairs);
             }
             self.note_news(before.as_ref());
@@ -146,11 +149,17 @@ impl LimitsState {
         let Some(latest) = self.book.latest() else {
             return;
         };
-        let is_equal = |before: &Arc<Limits>| {
-            Arc::ptr_eq(before, &latest.limits) || before.is_public_equal(&latest.limits)
+        let act = latest.made.as_ref().map(|made| &*made.act);
+        let rows = act.map_or(&[][..], Act::rows);
+        let is_equal = |before: &Arc<Limits>| match rows {
+            _ if Arc::ptr_eq(before, &latest.limits) => true,
+            [] => before.is_public_equal(&latest.limits),
+            rows => {
+                let changed: BTreeSet<&str> = rows.iter().map(|row| &*row.resource).collect();
+                before.is_public_equal_of(&latest.limits, changed.into_iter())
+            }
         };
-        let made = latest.made.as_ref();
-        let is_of_network = made.is_some_and(|made| NetworkBans::are_changed_by(&made.act));
+        let is_of_network = act.is_some_and(NetworkBans::are_changed_by);
         if is_of_network || !(self.caught_up && before.is_some_and(is_equal)) {
             self.news_for_agents = latest.number;
         }

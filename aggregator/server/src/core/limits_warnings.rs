@@ -6,9 +6,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tollgate_limits::versions::{Entered, LimitsBook, Version};
-use tollgate_limits::{Limits, forgotten_by_documents};
+use tollgate_limits::versions::{Entered, LimitsBook, NetworkBans, Version};
+use tollgate_limits::{Limits, RateResource, forgotten_by_documents};
 use tollgate_shared::networks::NetworkText;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::public::NETWORKS_MAX;
 
 /// Logs what a record of the stream changes that its author may not expect. `pairs` returns how many pairs all
@@ -16,35 +18,43 @@ use tollgate_shared::wire::public::NETWORKS_MAX;
 pub(super) fn of_entered(
     book: &LimitsBook,
     before: Option<&Arc<Limits>>,
-    entered: &Entered,
+    (entered, appended): (&Entered, Timestamp),
     pairs: impl Fn() -> u64,
 ) {
     let Entered::Version { version, .. } = entered else {
         return;
     };
     closed_beyond_bound(before, &version.limits);
-    bans_beyond_bound(book, version);
-    if let Some(before) = before {
+    let (bans, log_now) = (book.network_bans(), appended);
+    bans_beyond_bound(bans, version, log_now);
+    if let Some(before) = before.filter(|_| version.made.is_none()) {
         resets(before, version, pairs);
-        bans_within_domains(book, before, &version.limits);
+        bans_within_domains(bans, before, version, log_now);
     }
 }
 
 /// Warns of bans of addresses, or of networks, that a document leaves without effect, because it limits addresses by
 /// wider networks than the one before.
-fn bans_within_domains(book: &LimitsBook, before: &Limits, now: &Limits) {
-    for rate in now.rates() {
-        let addresses = rate.addresses();
-        let of_before = before.rate(rate.name()).and_then(|rate| rate.addresses());
+fn bans_within_domains(bans: &NetworkBans, before: &Limits, version: &Version, log_now: Timestamp) {
+    let now = &version.limits;
+    let of_bans = bans
+        .resources()
+        .map(|resource| (resource, now.rate(resource)));
+    let of_limits = now.rates().map(|rate| (rate.name(), Some(rate)));
+    let mut resources: Vec<_> = of_bans.chain(of_limits).collect();
+    resources.sort_unstable_by_key(|(resource, _)| *resource);
+    resources.dedup_by_key(|(resource, _)| *resource);
+    for (resource, rate) in resources {
+        let addresses = rate.and_then(RateResource::addresses);
+        let of_before = before.rate(resource).and_then(RateResource::addresses);
         let Some(addresses) = addresses.filter(|_| addresses != of_before) else {
             continue;
         };
-        let bans = book.network_bans();
-        let without_effect = bans.within_domains(rate.name(), addresses);
+        let without_effect = bans.within_domains(resource, addresses, log_now);
         if let Some(first) = without_effect.first() {
             let mut text = NetworkText::default();
             tracing::warn!(
-                resource = rate.name(),
+                resource,
                 bans = without_effect.len(),
                 first = %addresses.network_of(first.addr()),
                 "`addresses` limits addresses by wider networks than bans are of, so these bans have no effect: ban the \
@@ -78,12 +88,16 @@ pub(super) fn closed_beyond_bound(before: Option<&Arc<Limits>>, latest: &Arc<Lim
 }
 
 /// Warns of a ban of a network beside as many as agents learn.
-fn bans_beyond_bound(book: &LimitsBook, latest: &Version) {
-    let act = latest.made.as_ref().map(|made| &made.act);
-    if act.is_some_and(|act| book.network_bans().are_beyond_bound(act)) {
+fn bans_beyond_bound(bans: &NetworkBans, version: &Version, log_now: Timestamp) {
+    let act = version.made.as_ref().map(|made| &*made.act);
+    let Some(Act::Ban { resource, .. }) = act.filter(|act| NetworkBans::are_changed_by(act)) else {
+        return;
+    };
+    if bans.are_beyond_bound(resource.as_deref().unwrap_or_default(), log_now) {
         tracing::warn!(
-            "more networks are banned than agents learn of a resource ({NETWORKS_MAX}, the widest): addresses of the \
-             others are refused from their first denial on"
+            "more networks are banned than agents learn of a resource ({}, the widest of IPv4 and as many of IPv6): \
+             addresses of the others are refused from their first denial on",
+            NETWORKS_MAX / 2
         );
     }
 }
@@ -93,9 +107,6 @@ fn bans_beyond_bound(book: &LimitsBook, latest: &Version) {
 /// names. The line gives the upper bound: all pairs that this aggregator knows. Each affected pair is counted by
 /// its resource once it comes under the version: `tollgate_resource_pairs_forgotten_total`.
 fn resets(before: &Limits, version: &Version, pairs_max: impl Fn() -> u64) {
-    if version.made.is_some() {
-        return;
-    }
     for dropped in version.limits.rows_dropped_of(before) {
         tracing::warn!(version = version.number, "{dropped}");
     }

@@ -17,9 +17,10 @@
 use std::collections::{HashMap, VecDeque};
 
 use tollgate_shared::descriptors::DescriptorRule;
+use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::link::{FromAggregator, Snapshot, TopicSnapshot};
 use tollgate_shared::wire::public::{
-    CLOSED_BYTES_MAX, GROUPS_BYTES_MAX, Kind, NETWORKS_MAX, Public, PublicNetworks,
+    CLOSED_BYTES_MAX, GROUPS_BYTES_MAX, Kind, NETWORKS_MAX, Public, PublicAllowed, PublicNetworks,
 };
 
 use super::announce::{Announcer, Point, STATEMENTS_MAX};
@@ -67,6 +68,7 @@ pub(super) struct SnapshotResponder {
     /// Agents that do not take their parts, at most one per connected agent, with their queries.
     full: HashMap<Peer, Option<SnapshotAnswer>>,
     bytes: usize,
+    cache: PublicCache,
 }
 
 impl SnapshotResponder {
@@ -168,7 +170,7 @@ impl SnapshotResponder {
         let Some(mut giving) = self.next() else {
             return;
         };
-        let part = next_part(now, &mut giving, feed, limits);
+        let part = next_part(now, &mut giving, feed, limits, &mut self.cache);
         let is_last = !part.more;
         env.answer(giving.peer.clone(), &FromAggregator::Snapshot(part));
         if is_last {
@@ -179,14 +181,62 @@ impl SnapshotResponder {
     }
 }
 
-/// What agents learn about a resource.
-fn public_of(limits: &LimitsState, resource: &str) -> Public {
+/// What agents learn about resources, by resource: many agents ask for the same.
+#[derive(Debug, Default)]
+struct PublicCache {
+    /// The version of the limits.
+    version: u64,
+    of: HashMap<Box<str>, Cached>,
+    /// The room that all of them take, in statements.
+    room: usize,
+}
+
+#[derive(Debug)]
+struct Cached {
+    public: Public,
+    /// A ban ends then.
+    until: Timestamp,
+}
+
+/// The room of all cached limits, in statements of 400 bytes.
+const CACHED_MAX: usize = 40_000;
+
+impl PublicCache {
+    fn of(&mut self, limits: &LimitsState, resource: &str, log_now: Timestamp) -> Public {
+        let version = limits.book.latest_number();
+        if self.version != version || CACHED_MAX < self.room {
+            *self = Self {
+                version,
+                ..Self::default()
+            };
+        }
+        let cached = self.of.get(resource);
+        if let Some(cached) = cached.filter(|cached| log_now < cached.until) {
+            return cached.public.clone();
+        }
+        let public = public_of(limits, resource, log_now);
+        let ends = public.networks.iter().filter_map(|one| one.banned_until);
+        let cached = Cached {
+            until: ends.min().unwrap_or(Timestamp::MAX),
+            public: public.clone(),
+        };
+        self.room += 1 + lists_sent(&public);
+        self.of.insert(resource.into(), cached);
+        public
+    }
+}
+
+/// What agents learn about a resource. Bans that have ended by log time are left out, whatever agents' clocks say.
+fn public_of(limits: &LimitsState, resource: &str, log_now: Timestamp) -> Public {
     let Some(version) = limits.book.latest() else {
         return Public::default();
     };
     let public = version.limits.public(resource, version.number);
-    let are_denied = !public.ignored && public.kind != Kind::Descriptors;
-    let banned = limits.book.network_bans().of(resource);
+    let namespace = version.limits.namespace_of(resource);
+    // While a namespace ignores limits, bans deny nobody there, whether the resource has limits or not.
+    let are_denied = !public.ignored && !namespace.ignore_configured;
+    let are_denied = are_denied && public.kind != Kind::Descriptors;
+    let banned = limits.book.network_bans().of(resource, log_now);
     let banned = banned.filter(|_| are_denied);
     Public {
         limits_of: match version.limits_of == version.number {
@@ -203,7 +253,10 @@ fn next_part(
     giving: &mut SnapshotAnswer,
     (announcer, ready): (&Announcer, &ReadyPartitions),
     limits: &LimitsState,
+    cache: &mut PublicCache,
 ) -> Snapshot {
+    let log_now = ready.iter().map(|ready| ready.log_now).max();
+    let log_now = log_now.unwrap_or(Timestamp::ZERO);
     // Otherwise an agent would take everything that it knows of such a partition for open.
     giving.point.watermarks.retain(|then| {
         let now = ready.get(then.partition).map(|ready| ready.watermark);
@@ -215,7 +268,7 @@ fn next_part(
         let Some(resource) = giving.resources.get(giving.next) else {
             break;
         };
-        let public = public_of(limits, resource);
+        let public = cache.of(limits, resource, log_now);
         let weight = TOPIC_STATEMENTS + lists_sent(&public);
         if room <= weight && !topics.is_empty() {
             break;
@@ -282,12 +335,15 @@ fn lists_sent(public: &Public) -> usize {
         .descriptors
         .iter()
         .map(DescriptorRule::announced_bytes);
-    (bytes + closed + networks + rules.sum::<usize>()).div_ceil(STATEMENT_BYTES)
+    let allowed = { public.allowed.iter() }.flat_map(PublicAllowed::iter);
+    let allowed: usize = allowed.map(|name| name.len() + 3).sum();
+    (bytes + closed + allowed + networks + rules.sum::<usize>()).div_ceil(STATEMENT_BYTES)
 }
 
 // All groups of a resource, its closed domains, or all rules of a domain of descriptors, fit into one part, with its
 // networks.
 const _: () = assert!(
-    TOPIC_STATEMENTS + (GROUPS_BYTES_MAX + NETWORKS_MAX * 80).div_ceil(400) < STATEMENTS_MAX
+    TOPIC_STATEMENTS + (GROUPS_BYTES_MAX + 2 * CLOSED_BYTES_MAX + NETWORKS_MAX * 80).div_ceil(400)
+        < STATEMENTS_MAX
 );
 const _: () = assert!(CLOSED_BYTES_MAX <= GROUPS_BYTES_MAX);

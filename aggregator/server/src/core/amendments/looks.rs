@@ -88,7 +88,8 @@ impl Views<'_> {
         // A ban from before the resource limited addresses by so wide networks stays under its own name.
         let by_itself = spelt_domain(domain).ok();
         let by_itself = by_itself.filter(|domain| {
-            matches!(act, Act::Unban { .. }) && self.known_banned(resource, domain) == Some(true)
+            matches!(act, Act::Unban { .. })
+                && self.limits.book.network_bans().has(resource, domain)
         });
         let limited = match (rate, limits.zip(resource)) {
             (Some(rate), _) if !is_of_ban => rate.limited_as(domain),
@@ -377,20 +378,6 @@ impl Views<'_> {
     }
 
     fn is_banned(&self, resource: Option<&str>, domain: &str) -> Result<(), AmendmentRefused> {
-        match self.known_banned(resource, domain).unwrap_or(true) {
-            true => Ok(()),
-            false => Err(AmendmentRefused::Nothing {
-                what: format!(
-                    "{} {}: it is not banned",
-                    escaped(resource.unwrap_or("*")),
-                    escaped(domain)
-                ),
-            }),
-        }
-    }
-
-    /// Whether a domain is banned under exactly this name; `None` if this process does not rule all partitions that know.
-    fn known_banned(&self, resource: Option<&str>, domain: &str) -> Option<bool> {
         let count = self.settings.partitions;
         let asked: Vec<_> = match resource {
             Some(resource) if self.is_copies(resource).is_ok() => {
@@ -400,8 +387,20 @@ impl Views<'_> {
             None => (0..count).collect(),
         };
         let asked: Option<Vec<_>> = asked.into_iter().map(|index| self.ruled(index)).collect();
-        let is_banned = |one: &Partition| one.ruler.is_banned(resource, domain);
-        Some(asked?.into_iter().any(is_banned))
+        let is_banned = asked.is_none_or(|asked| {
+            let mut asked = asked.into_iter();
+            asked.any(|partition| partition.ruler.is_banned(resource, domain))
+        });
+        match is_banned {
+            true => Ok(()),
+            false => Err(AmendmentRefused::Nothing {
+                what: format!(
+                    "{} {}: it is not banned",
+                    escaped(resource.unwrap_or("*")),
+                    escaped(domain)
+                ),
+            }),
+        }
     }
 
     fn is_held(&self, act: &Act) -> Result<(), AmendmentRefused> {
