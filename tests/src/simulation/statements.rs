@@ -119,14 +119,11 @@ impl Watch {
         }
     }
 
-    /// Whether agents that know the limits of this version refuse a domain from its first call: its own limits grant it
-    /// nothing, and those of the resource do grant others something.
+    /// Whether agents that know the limits of this version refuse a domain from its first call: limits grant it nothing,
+    /// its own or those of the resource. No document names more domains than agents learn.
     pub fn is_closed_by(&self, version: Option<u64>, resource: &str, domain: &str) -> bool {
-        self.limits_of(version).is_some_and(|limits| {
-            // No document names this domain.
-            let of_others = grants_nothing(limits, resource, "nobody");
-            !of_others && grants_nothing(limits, resource, domain)
-        })
+        let limits = self.limits_of(version);
+        limits.is_some_and(|limits| grants_nothing(limits, resource, domain))
     }
 
     /// The limits of a version: those of the newest version with limits up to it, as switches and bans are versions, too.

@@ -108,6 +108,26 @@ impl NetworkBans {
         ends.is_some_and(|ends| ends.contains_key(&(network.prefix_len(), network)))
     }
 
+    /// A ban of a network that contains this domain, of the resource or of every resource, which is the first value then
+    /// `None`.
+    pub fn around(
+        &self,
+        resource: Option<&str>,
+        domain: &str,
+        now: Timestamp,
+    ) -> Option<(Option<&str>, IpNet)> {
+        let of = network_of_domain(domain)?;
+        let mut bans = self
+            .networks
+            .iter()
+            .filter(|(on, _)| on.is_none() || on.as_deref() == resource);
+        bans.find_map(|(on, ends)| {
+            let mut last = ends.iter().filter(|(_, until)| now < **until);
+            let ((_, network), _) = last.find(|((_, network), _)| network.contains(&of))?;
+            Some((on.as_deref(), *network))
+        })
+    }
+
     /// The banned networks of a resource, and of every resource, whose bans last at `now`: of each the widest, no more of a
     /// family than agents learn.
     pub fn of(&self, resource: &str, now: Timestamp) -> impl Iterator<Item = PublicNetwork> {
@@ -287,5 +307,10 @@ mod tests {
         assert_eq!(count(&bans, "b"), (2, false));
         assert!(bans.has(Some("a"), "250.0.0.0/24") && bans.has(None, "240.0.0.0/4"));
         assert!(!bans.has(None, "250.0.0.0/24") && !bans.has(Some("a"), "acme"));
+        let around = |resource, domain| bans.around(resource, domain, Timestamp::ZERO);
+        let wide = "240.0.0.0/4".parse().expect("a network");
+        assert_eq!(around(Some("b"), "250.0.0.7"), Some((None, wide)));
+        assert_eq!(around(Some("a"), "2001:db9::1"), None);
+        assert_eq!(around(None, "0.0.0.7"), None, "that is of a resource");
     }
 }

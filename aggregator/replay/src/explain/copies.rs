@@ -13,22 +13,23 @@
 //! replays the whole partition, since holds of all domains may share a group. Knows nothing of
 //! agents' own refusals. What stays true: the holders shown are those that the engine counts.
 
+mod holders;
 mod sentences;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tollgate_engine::copies::{Copies, HoldState};
+use tollgate_engine::copies::Copies;
 use tollgate_shared::escape::escaped;
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::log_position::Code;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::statement::{Denial, Scope, Statement};
+use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement};
 
 use super::answer::{reason_of, version_view};
 use super::follow::FollowUntil;
 use super::history::{LATE, denial_of, key};
-use super::open::IGNORED;
+use super::open::{BANNED_NETWORK, IGNORED};
 use super::refused::{self, RefusedByAgent, RefusedCalls};
 use super::sentences::refused as refused_sentence;
 use super::view::{DenialView, Explanation, HolderView, ScopeDenialView, StatementView};
@@ -36,6 +37,7 @@ use super::{AskedPair, Begun, ExplainError, begin, older, partition_of_everybody
 use crate::range::Utc;
 use crate::replay::ReplayError;
 use crate::source::{Cursor, ReadStep, Source};
+use holders::holders;
 use sentences::{cause_of, held_by, words_of};
 use tollgate_log::{Delivered, Stream};
 
@@ -432,6 +434,14 @@ impl<'a> CopiesReading<'a> {
         })
     }
 
+    /// Whether a ban is in force, which no denial states.
+    fn is_in_banned_network(&self) -> bool {
+        let at = self.asked.until.instant_or(self.now);
+        let engine = self.begun.replay.engine();
+        let domain = self.asked.domain.as_deref();
+        domain.is_some_and(|domain| engine.is_banned(&self.asked.resource, domain, at))
+    }
+
     fn not_denied(&self, explanation: &mut Explanation) {
         let scope = match &self.asked.domain {
             Some(domain) => Scope::Pair(domain.as_str().into()),
@@ -443,49 +453,21 @@ impl<'a> CopiesReading<'a> {
             explanation.reason = "no_limit";
         } else if limits.namespace_of(&self.asked.resource).ignore_configured {
             explanation.reason = "ignored";
+        } else if self.is_in_banned_network() {
+            explanation.reason = reason_of(Cause::Banned);
         }
         explanation.holders = self.holders_of(&scope);
         let at = Utc(self.asked.until.instant_or(self.now));
         let of_scope = match explanation.reason {
             "ignored" => format!("{words} was not denied at {at}: {IGNORED}"),
             "no_limit" => format!("{words} was not denied at {at}: nothing limits it"),
+            "banned" => {
+                format!("{words} is refused by agents, without a denial: {BANNED_NETWORK}")
+            }
             _ => format!("{words} had room at {at}"),
         };
         explanation.sentences = vec![of_scope, held_by(&explanation.holders, "then")];
     }
-}
-
-/// The agents that hold copies of a scope, most first; staged copies have no agent.
-fn holders(copies: &Copies, scope: &Scope) -> Vec<HolderView> {
-    let within = |domain: &str, groups: &[&str]| match scope {
-        Scope::Pair(of) => domain == &**of,
-        Scope::Group(of) => groups.contains(&&**of),
-        Scope::Resource => true,
-    };
-    let mut by_agent: BTreeMap<Option<&str>, HolderView> = BTreeMap::new();
-    let live = copies
-        .oldest_first()
-        .filter(|hold| hold.state == HoldState::Live);
-    for hold in live.filter(|hold| within(hold.domain, &hold.groups)) {
-        let of = by_agent
-            .entry(Some(hold.agent))
-            .or_insert_with(|| HolderView {
-                agent: Some(hold.agent.to_owned()),
-                oldest_us: hold.start.as_micros(),
-                ..HolderView::default()
-            });
-        of.add(hold.copies);
-    }
-    for staged in copies.staged().filter(|of| within(of.domain, &of.groups)) {
-        let of = by_agent.entry(None).or_insert_with(|| HolderView {
-            oldest_us: staged.start.as_micros(),
-            ..HolderView::default()
-        });
-        of.add(staged.copies);
-    }
-    let mut holders: Vec<HolderView> = by_agent.into_values().collect();
-    holders.sort_by(|a, b| b.copies.cmp(&a.copies).then(a.agent.cmp(&b.agent)));
-    holders
 }
 
 fn name_of(scope: &Scope) -> String {

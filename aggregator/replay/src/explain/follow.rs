@@ -111,6 +111,11 @@ pub struct PairFollow {
 }
 
 impl PairFollow {
+    /// The resource and the domain.
+    pub fn names(&self) -> (&str, &str) {
+        (&self.resource, &self.domain)
+    }
+
     /// Follows a pair from the beginning of a replay.
     pub fn new(begun: Begun, resource: &str, domain: &str) -> Self {
         let Begun {

@@ -24,6 +24,9 @@ const DELAY: Span = Span::from_secs(1);
 pub(super) const IGNORED: &str =
     "its namespace ignores limits: they are ruled and counted, never denied";
 
+/// Why agents refuse an address of a banned network.
+pub(super) const BANNED_NETWORK: &str = "an operator has banned a network that it is in";
+
 /// A denial was in force: was a call let through all the same?
 pub(super) fn let_through(explanation: &mut Explanation, follow: &PairFollow, at: Timestamp) {
     let refused = follow
@@ -89,9 +92,11 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until:
     );
     explanation.version = version_view(follow.replay.book(), in_force.number, explanation);
     let by_limits = unruled(limits, &explanation.resource);
-    if by_limits.is_none()
-        && let Some((reason, text)) = refused_by_agents(limits, explanation)
-    {
+    let is_heeded = !matches!(by_limits, Some(("shadow" | "ignored", _)));
+    let banned = Some((reason_of(Cause::Banned), BANNED_NETWORK));
+    let banned = banned.filter(|_| is_heeded && is_banned(follow, until));
+    let refused = || refused_by_agents(limits, explanation).filter(|_| by_limits.is_none());
+    if let Some((reason, text)) = banned.or_else(refused) {
         explanation.reason = reason;
         let text = format!("{who} is refused by agents, without a denial: {text}");
         explanation.sentences.push(text);
@@ -122,6 +127,13 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until:
     }
 }
 
+/// Whether a ban is in force. Where no denial states it, it is one of a network, whose addresses agents refuse.
+fn is_banned(follow: &PairFollow, until: FollowUntil) -> bool {
+    let at = until.instant_or(follow.read_upto);
+    let (resource, domain) = follow.names();
+    follow.replay.engine().is_banned(resource, domain, at)
+}
+
 /// Why agents refuse all calls of a pair by themselves: they know these limits, so that the log has no denial.
 fn refused_by_agents(
     limits: &Limits,
@@ -134,6 +146,10 @@ fn refused_by_agents(
         let found = public.closed.binary_search_by(|one| (**one).cmp(domain));
         found.is_ok()
     });
+    let is_in_closed = |domain: &str| public.networks.of_domain(domain).is_some();
+    let is_in_closed = domain.is_some_and(is_in_closed);
+    let allowed = public.allowed.as_ref();
+    let is_unlisted = domain.is_some_and(|domain| allowed.is_some_and(|all| !all.allows(domain)));
     match (limits.rate(resource).is_some(), public.refused) {
         (true, true) => Some(("inaccessible", "its resource lets nobody in")),
         (false, true) => Some((
@@ -141,6 +157,14 @@ fn refused_by_agents(
             "no limits are configured for its resource, and its namespace refuses such resources",
         )),
         _ if is_closed => Some(("inaccessible", "its own limits grant it nothing")),
+        _ if is_in_closed => Some((
+            "inaccessible",
+            "the limits of a network that it is in grant it nothing",
+        )),
+        _ if is_unlisted => Some((
+            "inaccessible",
+            "its resource lets in only domains that have limits of their own",
+        )),
         _ => None,
     }
 }

@@ -56,10 +56,10 @@ fn bans_within_domains(bans: &NetworkBans, before: &Limits, version: &Version, l
             tracing::warn!(
                 resource,
                 bans = without_effect.len(),
-                first = %addresses.network_of(first.addr()),
-                "`addresses` limits addresses by wider networks than bans are of, so these bans have no effect: ban the \
-                 networks (the first is {}), and end the bans",
-                text.write(*first)
+                "these bans have no effect, because `addresses` limits wider networks as one domain: the first is a ban of \
+                 {}, a part of {}, expected a ban of all of that; `unban` ends bans without effect",
+                text.write(*first),
+                addresses.network_of(first.addr())
             );
         }
     }

@@ -57,6 +57,21 @@ async fn no_address_of_a_banned_network_is_let_in_and_each_once_the_ban_ends() {
     })
     .await;
     assert_eq!(world.denials(&[]), Vec::<Value>::new());
+    let url = format!("http://{}", world.served.http);
+    for resource in ["api.search", "sandbox", "unlimited"] {
+        let explain = ["explain", resource, "2001:db8::7", "--url", &url];
+        let (code, out, err) = run(world.dir.path(), &explain);
+        let expected = "an operator has banned a network that it is in";
+        assert!(
+            code == 0 && out.contains(expected),
+            "{resource}: {out}{err}"
+        );
+    }
+    world.refuses(
+        "unban --everywhere 2001:db8::7",
+        1,
+        "it is not banned by itself, but 2001:db8::/32 is, everywhere",
+    );
     world.done("unban --everywhere 2001:db8::/32");
     until("it is let in", || {
         let is_in = |rate: &Rate| rate.peek("2001:db8::1").is_ok();
@@ -101,6 +116,8 @@ async fn bans_that_wider_domains_leave_without_effect_are_named_and_can_be_ended
         line.contains("resource=\"api.export\"") && line.contains("bans=3"),
         "{line}"
     );
+    let first = "a ban of 10.9.7.0/28, a part of 10.9.7.0/24";
+    assert!(line.contains(first), "{line}");
     until("addresses are domains no more", || {
         export.peek("10.9.8.3").is_ok()
     })

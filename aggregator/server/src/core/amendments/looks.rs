@@ -393,13 +393,23 @@ impl Views<'_> {
         });
         match is_banned {
             true => Ok(()),
-            false => Err(AmendmentRefused::Nothing {
-                what: format!(
-                    "{} {}: it is not banned",
-                    escaped(resource.unwrap_or("*")),
-                    escaped(domain)
-                ),
-            }),
+            false => Err(self.not_banned(resource, domain)),
+        }
+    }
+
+    fn not_banned(&self, resource: Option<&str>, domain: &str) -> AmendmentRefused {
+        let bans = self.limits.book.network_bans();
+        let around = bans.around(resource, domain, self.log_now());
+        let hint = around.map_or(String::new(), |(on, network)| match on {
+            Some(_) => format!(" by itself, but {network} is"),
+            None => format!(" by itself, but {network} is, everywhere"),
+        });
+        AmendmentRefused::Nothing {
+            what: format!(
+                "{} {}: it is not banned{hint}",
+                escaped(resource.unwrap_or("*")),
+                escaped(domain)
+            ),
         }
     }
 
