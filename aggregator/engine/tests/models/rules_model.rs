@@ -309,7 +309,12 @@ proptest! {
     fn stream_rulings_equal_the_models(
         (unit_us, limits, ops) in any_unit()
             .prop_flat_map(|unit| {
-                let limits = prop_oneof![1 => any_domain_limits(unit), 3 => any_constraints(unit)];
+                // Without a tier nobody is let in, and charges count all the same.
+                let closed = any_constraints(unit).prop_map(|limits| model::DomainLimits {
+                    tiers: Some(Vec::new()),
+                    ..limits
+                });
+                let limits = prop_oneof![2 => any_domain_limits(unit), 6 => any_constraints(unit), 1 => closed];
                 (Just(unit), limits)
             })
             .prop_flat_map(|(unit, limits)| {

@@ -99,19 +99,33 @@ fn override_of(stated: &Stated, of_resource: &Stated) -> DomainOverride {
         }
         (own, _) => own_of(own, |all| quotas(all)),
     };
-    // A quota of its own would open a closed resource; one that is only counted in another zone does not.
-    let states_one = stated.hard.value().is_some() || stated.quotas.value().is_some();
-    let tiers = match (&stated.tiers, &of_resource.tiers) {
-        (Setting::Inherited, Setting::Value(none)) if none.is_empty() && !states_one => {
-            ModelStated::Own(Vec::new())
-        }
-        (own, _) => own_of(own, |tiers| tiers_of(tiers)),
+    // A quota of its own would open a closed resource; one that is only counted in another zone does not. So the domain
+    // states what closes the resource, and with it, because that goes together, what it inherits beside.
+    let is_of_resource = matches!(
+        (&stated.quotas, &inherited, stated.hard.value()),
+        (Setting::Inherited, ModelStated::Own(_), None)
+    );
+    let closes = matches!(&of_resource.tiers, Setting::Value(none) if none.is_empty());
+    let replaces = stated.windows.value().is_some() || stated.bucket.value().is_some();
+    let is_of_resource = is_of_resource && !replaces;
+    let all_inherited = is_of_resource && closes && matches!(stated.tiers, Setting::Inherited);
+    let windows = match &stated.windows {
+        Setting::Inherited if all_inherited => &of_resource.windows,
+        own => own,
+    };
+    let bucket = match &stated.bucket {
+        Setting::Inherited if all_inherited => &of_resource.bucket,
+        own => own,
+    };
+    let tiers = match all_inherited {
+        true => ModelStated::Own(Vec::new()),
+        false => own_of(&stated.tiers, |tiers| tiers_of(tiers)),
     };
     DomainOverride {
         hard: own_of(&stated.hard, |hard| *hard),
-        windows: own_of(&stated.windows, |windows| windows_of(windows)),
+        windows: own_of(windows, |windows| windows_of(windows)),
         quotas: inherited,
-        bucket: own_of(&stated.bucket, |bucket| bucket_of(*bucket)),
+        bucket: own_of(bucket, |bucket| bucket_of(*bucket)),
         tiers,
         no_refunds: stated.refunds.map(|refunds| !refunds),
     }
