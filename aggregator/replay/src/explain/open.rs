@@ -95,7 +95,12 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until:
     let is_heeded = !matches!(by_limits, Some(("shadow" | "ignored", _)));
     let banned = Some((reason_of(Cause::Banned), BANNED_NETWORK));
     let banned = banned.filter(|_| is_heeded && is_banned(follow, until));
-    let refused = || refused_by_agents(limits, explanation).filter(|_| by_limits.is_none());
+    let refused = || {
+        let was_let_through =
+            matches!(until, FollowUntil::Instant(at) if nearest(follow, at).is_some());
+        let by_agents = refused_by_agents(limits, explanation, was_let_through);
+        by_agents.filter(|_| by_limits.is_none())
+    };
     if let Some((reason, text)) = banned.or_else(refused) {
         explanation.reason = reason;
         let text = format!("{who} is refused by agents, without a denial: {text}");
@@ -134,10 +139,12 @@ fn is_banned(follow: &PairFollow, until: FollowUntil) -> bool {
     follow.replay.engine().is_banned(resource, domain, at)
 }
 
-/// Why agents refuse all calls of a pair by themselves: they know these limits, so that the log has no denial.
+/// Why agents refuse all calls of a pair by themselves: they know these limits, so that the log has no denial. A call that
+/// was let through is of an agent that did not know a network or an allow list yet.
 fn refused_by_agents(
     limits: &Limits,
     explanation: &Explanation,
+    was_let_through: bool,
 ) -> Option<(&'static str, &'static str)> {
     let resource = &*explanation.resource;
     let public = limits.public(resource, 0);
@@ -157,6 +164,7 @@ fn refused_by_agents(
             "no limits are configured for its resource, and its namespace refuses such resources",
         )),
         _ if is_closed => Some(("inaccessible", "its own limits grant it nothing")),
+        _ if was_let_through => None,
         _ if is_in_closed => Some((
             "inaccessible",
             "the limits of a network that it is in grant it nothing",
