@@ -122,6 +122,11 @@ impl AddressPrefixes {
     }
 }
 
+/// Whether a network has more than one address.
+pub fn is_wide(network: &IpNet) -> bool {
+    network.prefix_len() < network.max_prefix_len()
+}
+
 /// Whether a domain may be an address or a network: a look at its bytes, which most names do not pass.
 pub fn may_be_address(domain: &str) -> bool {
     let first = domain.as_bytes().first();
@@ -132,8 +137,7 @@ pub fn may_be_address(domain: &str) -> bool {
 /// Parses an address; an IPv4-mapped IPv6 address is returned as IPv4.
 pub fn address(text: &str) -> Option<IpAddr> {
     const ADDRESS_BYTES_MAX: usize = 45;
-    let first = *text.as_bytes().first()?;
-    if ADDRESS_BYTES_MAX < text.len() || !(first.is_ascii_hexdigit() || first == b':') {
+    if ADDRESS_BYTES_MAX < text.len() || !may_be_address(text) {
         return None;
     }
     let address: IpAddr = text.parse().ok()?;

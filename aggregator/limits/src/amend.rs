@@ -36,6 +36,25 @@ impl Limits {
         domain_of(name, self.rate(resource).and_then(RateResource::addresses))
     }
 
+    /// The domain as which calls of this domain are limited; an invalid name unchanged.
+    pub fn domain_of_call<'n>(&self, resource: &str, name: &'n str) -> Cow<'n, str> {
+        let rate = self.rate(resource);
+        let limited = rate.and_then(|rate| rate.limited_as(name).ok());
+        limited.unwrap_or(Cow::Borrowed(name))
+    }
+
+    /// A resource that limits a domain as another one, or not at all, and as which: a ban of the domain on every resource
+    /// would not reach it.
+    pub fn limits_otherwise<'n>(
+        &self,
+        name: &'n str,
+    ) -> Option<(&str, Result<Cow<'n, str>, FaultKind>)> {
+        self.rates().find_map(|rate| match rate.limited_as(name) {
+            Ok(limited) if limited == name => None,
+            otherwise => Some((rate.name(), otherwise)),
+        })
+    }
+
     /// These limits with the row of one domain changed; `None` removes the row.
     ///
     /// # Errors

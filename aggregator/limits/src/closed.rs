@@ -8,7 +8,8 @@
 //!
 //! Closed domains of the document are numbered when it is read, and rows that state a limit of 0 are kept in order. So
 //! the list costs as much as it may be long, and a domain more for each closed domain of the document that a row opens
-//! again. Networks are a list of their own, because agents refuse each address in them. Not listed are rows that state no 0 themselves where the resource's own limits grant nothing. Knows nothing
+//! again. Networks are a list of their own, because agents refuse each address in them; so are the domains that are let in,
+//! if nobody else is. Not listed are rows that state no 0 themselves where the resource's own limits grant nothing. Knows nothing
 //! of agents. What stays true: a listed domain is granted nothing.
 
 use std::collections::BTreeSet;
@@ -27,26 +28,17 @@ use super::version::Limits;
 const ENTRIES_MAX: usize = 10_000;
 
 impl Limits {
-    /// The networks whose addresses a resource closes, all of them. A network is left out if another entry opens some
-    /// address in it.
-    pub(super) fn public_networks(&self, rate: &RateResource) -> PublicNetworks {
-        if !rate.networks.has_networks() || ENTRIES_MAX < rate.entries() {
-            return PublicNetworks::default();
-        }
+    /// What agents learn of a resource's entries, to refuse calls by themselves.
+    pub(super) fn public_entries(&self, rate: &RateResource) -> PublicEntries {
         let is_closed = |class| self.class(class).grants_nothing();
-        let entries = rate.overrides();
-        closed_networks(entries.map(|(domain, entry)| (domain, is_closed(entry.class))))
-    }
-
-    /// All domains that a resource lets in, if it grants nothing to others, and if agents can learn all of them.
-    pub(super) fn public_allowed(&self, rate: &RateResource) -> Option<PublicAllowed> {
-        let is_closed = self.class(rate.default_class()).grants_nothing();
-        if !is_closed || !rate.has_overrides() || ENTRIES_MAX < rate.entries() {
-            return None;
-        }
-        let entries = rate.overrides();
-        let open = entries.filter(|(_, entry)| !self.class(entry.class).grants_nothing());
-        PublicAllowed::of(open.map(|(domain, _)| domain))
+        let found = FoundEntries {
+            count: rate.entries(),
+            has_networks: rate.networks.has_networks(),
+            others_are_closed: is_closed(rate.default_class()),
+        };
+        let entries =
+            || { rate.overrides() }.map(|(domain, entry)| (domain, is_closed(entry.class)));
+        found.public(entries)
     }
 
     /// The first closed domains of a resource, as many as agents learn.
@@ -102,22 +94,54 @@ impl CopiesResource {
         closed.map(Box::from).collect()
     }
 
-    /// All domains that may have copies, if others may not, as for rates.
-    pub(super) fn public_allowed(&self) -> Option<PublicAllowed> {
-        if self.limit != 0 || !self.has_overrides() || ENTRIES_MAX < self.entries() {
-            return None;
-        }
-        let open = { self.overrides() }.filter(|(_, limit)| *limit != 0);
-        PublicAllowed::of(open.map(|(domain, _)| domain))
+    /// What agents learn of the entries, to refuse calls by themselves.
+    pub(super) fn public_entries(&self) -> PublicEntries {
+        let found = FoundEntries {
+            count: self.entries(),
+            has_networks: self.networks.has_networks(),
+            others_are_closed: self.limit == 0,
+        };
+        found.public(|| { self.overrides() }.map(|(domain, limit)| (domain, limit == 0)))
     }
+}
 
-    /// The networks whose addresses are closed, as for rates.
-    pub(super) fn public_networks(&self) -> PublicNetworks {
-        match self.networks.has_networks() && self.entries() <= ENTRIES_MAX {
-            true => {
-                closed_networks({ self.overrides() }.map(|(domain, limit)| (domain, limit == 0)))
-            }
-            false => PublicNetworks::default(),
+/// What agents learn of the entries of a resource.
+#[derive(Debug, Default)]
+pub(super) struct PublicEntries {
+    /// The networks whose addresses are closed, all of them. A network is left out if another entry opens some address
+    /// in it.
+    pub networks: PublicNetworks,
+    /// All domains that are let in, if others are not, and if agents can learn all of them.
+    pub allowed: Option<PublicAllowed>,
+}
+
+/// What is known of a resource's entries before they are looked at.
+struct FoundEntries {
+    count: usize,
+    has_networks: bool,
+    /// Domains without an entry are granted nothing.
+    others_are_closed: bool,
+}
+
+impl FoundEntries {
+    /// Looks at each entry, with whether it grants nothing, if that is needed and there are not too many.
+    fn public<'e, E: Iterator<Item = (&'e str, bool)>>(
+        &self,
+        entries: impl Fn() -> E,
+    ) -> PublicEntries {
+        if self.count == 0 || ENTRIES_MAX < self.count {
+            return PublicEntries::default();
+        }
+        let open = || entries().filter(|(_, is_closed)| !is_closed);
+        PublicEntries {
+            networks: match self.has_networks {
+                true => closed_networks(entries()),
+                false => PublicNetworks::default(),
+            },
+            allowed: match self.others_are_closed {
+                true => PublicAllowed::of(open().map(|(domain, _)| domain)),
+                false => None,
+            },
         }
     }
 }

@@ -7,9 +7,10 @@ use tollgate_shared::descriptors::rules_of_resource;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::public::{
     BlindPolicy as PublicBlind, GROUPS_BYTES_MAX, Kind, OnExcess, Public, PublicBucket,
-    PublicCopies, PublicGroup, PublicNetworks, PublicQuota, PublicTier, QuotaUnit, Reserving,
+    PublicCopies, PublicGroup, PublicQuota, PublicTier, QuotaUnit, Reserving,
 };
 
+use super::closed::PublicEntries;
 use super::rate::Calendar;
 use super::resource::{CopiesResource, Excess, Mode, RateResource, Reserve, Resource};
 use super::settings::BlindPolicy;
@@ -32,26 +33,23 @@ impl Limits {
                 refused: !namespace.allow_unconfigured,
                 ..unconfigured
             },
-            Some(Resource::Copies(copies)) => Public {
-                kind: Kind::Copies,
-                has_overrides: copies.has_overrides(),
-                blind: public_blind(copies.blind),
-                ignored: namespace.ignore_configured,
-                copies: Some(public_copies(copies, self.engine().agent_timeout)),
-                closed: match namespace.ignore_configured {
-                    true => Box::default(),
-                    false => copies.public_closed(),
-                },
-                networks: match namespace.ignore_configured {
-                    true => PublicNetworks::default(),
-                    false => copies.public_networks(),
-                },
-                allowed: match namespace.ignore_configured {
-                    true => None,
-                    false => copies.public_allowed(),
-                },
-                ..unconfigured
-            },
+            Some(Resource::Copies(copies)) => {
+                let ignored = namespace.ignore_configured;
+                let entries = (!ignored).then(|| copies.public_entries());
+                let PublicEntries { networks, allowed } = entries.unwrap_or_default();
+                let closed = (!ignored).then(|| copies.public_closed());
+                Public {
+                    kind: Kind::Copies,
+                    has_overrides: copies.has_overrides(),
+                    blind: public_blind(copies.blind),
+                    ignored,
+                    copies: Some(public_copies(copies, self.engine().agent_timeout)),
+                    closed: closed.unwrap_or_default(),
+                    networks,
+                    allowed,
+                    ..unconfigured
+                }
+            }
             Some(Resource::Rate(rate)) => Public {
                 ignored: namespace.ignore_configured || rate.mode() == Mode::Shadow,
                 ..self.public_rate(rate, namespace.ignore_configured, unconfigured)
@@ -119,8 +117,8 @@ impl Limits {
         let has_overrides = rate.has_overrides();
         let is_enforced = !ignored && rate.mode() != Mode::Shadow;
         let closed = is_enforced.then(|| self.public_closed(rate));
-        let networks = is_enforced.then(|| self.public_networks(rate));
-        let allowed = { is_enforced.then(|| self.public_allowed(rate)) }.flatten();
+        let entries = is_enforced.then(|| self.public_entries(rate));
+        let PublicEntries { networks, allowed } = entries.unwrap_or_default();
         Public {
             kind: Kind::Rate,
             windows: windows.collect(),
@@ -138,7 +136,7 @@ impl Limits {
             // Otherwise a caller that uses a new name each time would cause a denial without end for each of them.
             refused: class.grants_nothing() && !has_overrides && is_enforced,
             closed: closed.unwrap_or_default(),
-            networks: networks.unwrap_or_default(),
+            networks,
             allowed,
             ..unconfigured
         }

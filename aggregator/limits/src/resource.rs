@@ -193,7 +193,7 @@ impl RateResource {
 
     /// Whether any domain has an override.
     pub fn has_overrides(&self) -> bool {
-        0 < self.rows.len() || !self.table.domains.is_empty()
+        0 < self.entries()
     }
 
     /// How many domains the document and the rows name; a domain of both counts twice.
@@ -355,7 +355,7 @@ impl CopiesResource {
 
     /// Whether any domain has a limit of its own.
     pub fn has_overrides(&self) -> bool {
-        0 < self.rows.len() || !self.table.domains.is_empty()
+        0 < self.entries()
     }
 
     /// How many domains the document and the rows give a limit; a domain of both counts twice.

@@ -9,6 +9,7 @@ use std::fmt;
 use ipnet::IpNet;
 use serde::Serialize;
 use serde::ser::SerializeStruct as _;
+use tollgate_shared::networks::is_wide;
 use tollgate_shared::time::Span;
 
 use super::normal::TierChange;
@@ -279,7 +280,7 @@ impl WarningKind {
                 f,
                 "applies to all of \"{network}\", which `addresses` of this resource limits as one"
             ),
-            Self::NetworkMember { network } if network.prefix_len() == network.max_prefix_len() => {
+            Self::NetworkMember { network } if !is_wide(&network) => {
                 write!(
                     f,
                     "a member is spelt as calls do not spell it, expected \"{}\"",

@@ -30,6 +30,14 @@ pub(crate) struct BucketState {
     by_stamp: BTreeMap<u64, u64>,
 }
 
+/// Keeps so many of the copies under stamps, the oldest.
+pub(crate) fn keep_oldest(by_stamp: &mut BTreeMap<u64, u64>, mut kept: u64) {
+    for counted in by_stamp.values_mut() {
+        *counted = (*counted).min(kept);
+        kept -= *counted;
+    }
+}
+
 impl BucketState {
     /// A full bucket.
     pub fn full(bucket: Bucket, at_us: u64) -> Self {
@@ -104,11 +112,10 @@ impl BucketState {
     pub fn refund(&mut self, bucket: Bucket, now_us: u64, n: u64) {
         self.give(bucket, now_us, n);
         let missing = full_units(bucket) - self.units;
-        let mut kept = copies(missing + rate(bucket).1 - 1, bucket);
-        for counted in self.by_stamp.values_mut() {
-            *counted = (*counted).min(kept);
-            kept -= *counted;
-        }
+        keep_oldest(
+            &mut self.by_stamp,
+            copies(missing + rate(bucket).1 - 1, bucket),
+        );
     }
 
     /// Raises the level by `n` copies.

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::bucket::SETTLED_US;
+use crate::bucket::{SETTLED_US, keep_oldest};
 use crate::instants::{FOR_EVER_US, first_instant};
 use crate::limits::Quota;
 
@@ -110,11 +110,7 @@ impl QuotaState {
     /// are forgotten first.
     pub fn refund(&mut self, n: u64) {
         self.give(n);
-        let mut kept = self.count;
-        for counted in self.by_stamp.values_mut() {
-            *counted = (*counted).min(kept);
-            kept -= *counted;
-        }
+        keep_oldest(&mut self.by_stamp, self.count);
     }
 
     /// Lowers the count by `n` copies.

@@ -209,18 +209,17 @@ fn check_everywhere(global: &Global, url: &str, domain: &str) -> Result<(), Fail
         return Ok(());
     }
     let limits = limits_in_force(url)?;
-    for rate in limits.rates() {
-        let fault = match rate.limited_as(domain) {
-            Ok(limited) if *limited == *domain => continue,
-            Ok(limited) => format!("limits it as \"{limited}\", expected a ban on each resource"),
-            Err(fault) => fault.to_string(),
-        };
-        let (domain, resource) = (escaped(domain), escaped(rate.name()));
-        return Err(Failure::Data(format!(
-            "domain \"{domain}\": resource \"{resource}\" {fault}"
-        )));
-    }
-    Ok(())
+    let Some((resource, limited)) = limits.limits_otherwise(domain) else {
+        return Ok(());
+    };
+    let fault = match limited {
+        Ok(limited) => format!("limits it as \"{limited}\", expected a ban on each resource"),
+        Err(fault) => fault.to_string(),
+    };
+    let (domain, resource) = (escaped(domain), escaped(resource));
+    Err(Failure::Data(format!(
+        "domain \"{domain}\": resource \"{resource}\" {fault}"
+    )))
 }
 
 /// Runs `unban`.

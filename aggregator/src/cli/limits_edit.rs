@@ -123,10 +123,8 @@ pub fn changed(before: &Limits, rows: &[(String, TextEdit)]) -> Result<Limits, F
         let pair = (&*change.resource, domain);
         let own = change.own.as_ref();
         let again = own.and_then(|own| stated.stated_before(before, number, pair, own));
-        if let Some((again, (first, _))) = again.and_then(|again| {
-            let first = rows.get(again.first)?;
-            Some((again, first))
-        }) {
+        if let Some(again) = again {
+            let (first, _) = &rows[again.first];
             faults.push(|| format!("{place}: {}", stated_twice(change, first, &again)));
             continue;
         }

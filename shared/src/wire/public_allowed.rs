@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::named::Name;
 use super::public::{CLOSED_BYTES_MAX, NETWORKS_MAX, PublicNetwork, PublicNetworks, closed_bytes};
-use crate::networks::{NetworkText, may_be_address, network_of_domain};
+use crate::networks::{NetworkText, is_wide, network_of_domain};
 
 /// All domains that a resource's limits let in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl PublicAllowed {
         for name in names {
             bytes += closed_bytes(name);
             let network = network_of_domain(name);
-            if let Some(network) = network.filter(|of| of.prefix_len() < of.max_prefix_len()) {
+            if let Some(network) = network.filter(is_wide) {
                 networks.push(PublicNetwork {
                     network,
                     banned_until: None,
@@ -65,8 +65,7 @@ impl PublicAllowed {
         if is_named(domain) {
             return true;
         }
-        let network = may_be_address(domain).then(|| network_of_domain(domain));
-        let Some(network) = network.flatten() else {
+        let Some(network) = network_of_domain(domain) else {
             return false;
         };
         self.networks.of_domain(domain).is_some() || is_named(NetworkText::default().write(network))

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::named;
 use super::public::NETWORKS_MAX;
-use crate::networks::{NetworkName, NetworkText, network, network_of_domain};
+use crate::networks::{NetworkName, NetworkText, is_wide, network, network_of_domain};
 use crate::time::Timestamp;
 
 /// A network whose addresses agents refuse.
@@ -51,7 +51,7 @@ impl PublicNetworks {
     /// one network, the one that lasts longest.
     pub fn of(networks: impl Iterator<Item = PublicNetwork>) -> Self {
         let mut families = [BTreeMap::new(), BTreeMap::new()];
-        let wide = networks.filter(|one| one.network.prefix_len() < one.network.max_prefix_len());
+        let wide = networks.filter(|one| is_wide(&one.network));
         for one in wide {
             let family = &mut families[usize::from(one.network.addr().is_ipv6())];
             let lasts = family

@@ -131,6 +131,12 @@ pub(super) fn take_estimate(estimates: &mut Stamps, at: Timestamp, copies: u64) 
     }
 }
 
+/// Forgets the newest estimates beyond so many copies: a settlement must not refund what an operator has refunded.
+pub(super) fn keep_estimates(estimates: &mut Stamps, at_most: u64) {
+    let refunded = estimates.hits().saturating_sub(at_most);
+    estimates.take_out_newest(refunded);
+}
+
 /// Forgets estimates that are too old to be settled.
 #[inline]
 pub(super) fn forget_estimates(estimates: &mut Stamps, now: Timestamp) {

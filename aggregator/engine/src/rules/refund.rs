@@ -14,6 +14,7 @@
 
 use tollgate_shared::time::Timestamp;
 
+use super::quota::keep_estimates;
 use super::state::State;
 use super::window::CountsStamps as _;
 use tollgate_limits::{RateClass, Tier};
@@ -99,14 +100,12 @@ pub fn refund(class: &RateClass, state: &mut State, now: Timestamp, copies: u64)
     }
     for quota in state.quotas.iter_mut() {
         quota.count = quota.count.saturating_sub(copies);
-        // What is refunded now, a settlement must not refund again.
-        let refunded = quota.estimates.hits().saturating_sub(quota.count);
-        quota.estimates.take_out_newest(refunded);
+        keep_estimates(&mut quota.estimates, quota.count);
     }
     for (bucket, level) in class.bucket.iter().zip(state.bucket.iter_mut()) {
         level.give_back(bucket, copies);
-        let refunded = level.estimates.hits().saturating_sub(level.missing(bucket));
-        level.estimates.take_out_newest(refunded);
+        let missing = level.missing(bucket);
+        keep_estimates(&mut level.estimates, missing);
     }
     let mut left = copies;
     while 0 < left {

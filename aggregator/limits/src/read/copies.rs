@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use tollgate_shared::networks::{NetworkText, network_of_domain};
+use tollgate_shared::networks::{NetworkText, is_wide, network_of_domain};
 use tollgate_shared::time::Span;
 
 use super::overrides::{own_of_domain, plan_of_domain};
@@ -188,8 +188,7 @@ fn read_groups(
 /// The network of several addresses that a name is, or the address that it spells in another than the canonical way.
 fn no_member(name: &str) -> Option<IpNet> {
     let of = network_of_domain(name)?;
-    (*NetworkText::default().write(of) != *name || of.prefix_len() < of.max_prefix_len())
-        .then_some(of)
+    (is_wide(&of) || *NetworkText::default().write(of) != *name).then_some(of)
 }
 
 fn read_count(item: &Item<'_, '_>) -> Option<u64> {

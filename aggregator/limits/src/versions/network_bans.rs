@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
-use tollgate_shared::networks::{AddressPrefixes, network_of_domain};
+use tollgate_shared::networks::{AddressPrefixes, is_wide, network_of_domain};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::public::{NETWORKS_MAX, PublicNetwork};
@@ -45,10 +45,6 @@ fn of_network(act: &Act) -> Option<(&On, IpNet, Option<Timestamp>)> {
         _ => return None,
     };
     Some((resource, network_of_domain(domain)?, until))
-}
-
-fn is_wide(network: &IpNet) -> bool {
-    network.prefix_len() < network.max_prefix_len()
 }
 
 impl NetworkBans {

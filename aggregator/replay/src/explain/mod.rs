@@ -28,7 +28,6 @@ mod sentences;
 mod text;
 pub mod view;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use tollgate_limits::Limits;
@@ -153,9 +152,10 @@ fn pair_at(
 
 /// The pair of an address is that of the network as which the address is limited.
 fn limited_as(limits: Option<&Limits>, resource: &str, domain: &str) -> String {
-    let rate = limits.and_then(|limits| limits.rate(resource));
-    let network = rate.and_then(|rate| rate.limited_as(domain).ok());
-    network.map_or_else(|| domain.to_owned(), Cow::into_owned)
+    limits.map_or_else(
+        || domain.to_owned(),
+        |limits| limits.domain_of_call(resource, domain).into_owned(),
+    )
 }
 
 /// Explains a question; if nothing denied its domain, the same about the domains in `earlier`, and about everybody.

@@ -267,9 +267,9 @@ impl Views<'_> {
     /// The domain to look up for one that was asked for: for an address, the network as which the resource limits it.
     fn limited_as<'d>(&self, resource: &str, domain: &'d str) -> Cow<'d, str> {
         let latest = self.limits.book.latest();
-        let rate = latest.and_then(|version| version.limits.rate(resource));
-        let limited = rate.and_then(|rate| rate.limited_as(domain).ok());
-        limited.unwrap_or(Cow::Borrowed(domain))
+        latest.map_or(Cow::Borrowed(domain), |version| {
+            version.limits.domain_of_call(resource, domain)
+        })
     }
 
     fn pair_view(&self, clock: Span, resource: &str, domain: &str) -> PairView {

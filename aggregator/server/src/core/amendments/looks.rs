@@ -268,25 +268,21 @@ impl Views<'_> {
     /// narrower domain than a network, and would let a single banned address through.
     fn can_ban_everywhere(&self, domain: &str) -> Result<(), AmendmentRefused> {
         let latest = self.limits.book.latest();
-        let rates = latest
-            .into_iter()
-            .flat_map(|version| version.limits.rates());
-        for rate in rates {
-            let fault = match rate.limited_as(domain) {
-                Ok(limited) if *limited == *domain => continue,
+        let Some((resource, limited)) =
+            latest.and_then(|version| version.limits.limits_otherwise(domain))
+        else {
+            return Ok(());
+        };
+        Err(AmendmentRefused::Name {
+            field: "domain",
+            name: domain.into(),
+            fault: match limited {
                 Ok(limited) => format!(
-                    "resource {:?} limits it as {limited:?}, expected that network (or a ban on each resource)",
-                    rate.name()
+                    "resource {resource:?} limits it as {limited:?}, expected that network (or a ban on each resource)"
                 ),
-                Err(fault) => format!("resource {:?}: {fault}", rate.name()),
-            };
-            return Err(AmendmentRefused::Name {
-                field: "domain",
-                name: domain.into(),
-                fault,
-            });
-        }
-        Ok(())
+                Err(fault) => format!("resource {resource:?}: {fault}"),
+            },
+        })
     }
 
     fn is_rate(&self, resource: &str) -> Result<(), AmendmentRefused> {
