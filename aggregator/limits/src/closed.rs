@@ -50,14 +50,27 @@ impl Limits {
     /// The resources that close more domains than agents learn, each with the number of those that agents learn. The
     /// others are refused only once they are denied.
     pub fn closed_beyond_bound(&self) -> impl Iterator<Item = (&str, usize)> {
-        let enforced = self.rates().filter(|rate| {
-            let is_ignored = self.namespace_of(rate.name()).ignore_configured;
-            rate.mode() == Mode::Enforced && !is_ignored
-        });
-        enforced.filter_map(|rate| {
+        self.enforced_rates().filter_map(|rate| {
             let learnt = closed_within_bound(self.closed(rate)).count();
             let is_beyond = self.closed(rate).nth(learnt).is_some();
             is_beyond.then_some((rate.name(), learnt))
+        })
+    }
+
+    /// The resources that let in more domains than agents learn, and nobody else: the others are refused only once they are
+    /// denied.
+    pub fn allowed_beyond_bound(&self) -> impl Iterator<Item = &str> {
+        let rates = self.enforced_rates().filter(|rate| {
+            let is_closed = self.class(rate.default_class()).grants_nothing();
+            is_closed && rate.has_overrides() && self.public_entries(rate).allowed.is_none()
+        });
+        rates.map(RateResource::name)
+    }
+
+    fn enforced_rates(&self) -> impl Iterator<Item = &RateResource> {
+        self.rates().filter(|rate| {
+            let is_ignored = self.namespace_of(rate.name()).ignore_configured;
+            rate.mode() == Mode::Enforced && !is_ignored
         })
     }
 
@@ -320,6 +333,8 @@ domains.acme = 0
         let many = revision.limits();
         assert_eq!(allowed(&many, "allow"), None, "of 64 KiB");
         assert_eq!(many.public("allow", 1).least, Some(0));
+        assert!(many.allowed_beyond_bound().eq(["allow"]));
+        assert!(limits.allowed_beyond_bound().next().is_none());
         let copies = "[copies.jobs]\nlimit = 0\ndomains = { acme = 2, beta = 0 }\n";
         let copies = Limits::parse(copies).expect("it is right");
         assert_eq!(allowed(&copies, "jobs"), Some(vec!["acme".to_owned()]));

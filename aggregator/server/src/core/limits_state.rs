@@ -192,7 +192,7 @@ impl LimitsState {
         if 0 < resources || self.file.is_some() {
             tracing::info!(version, resources, "limits in the log at the start");
             if let Some(latest) = self.book.latest() {
-                warnings::closed_beyond_bound(None, &latest.limits);
+                warnings::beyond_bound(None, &latest.limits);
             }
         } else {
             tracing::warn!(

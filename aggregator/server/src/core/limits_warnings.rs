@@ -24,7 +24,7 @@ pub(super) fn of_entered(
     let Entered::Version { version, .. } = entered else {
         return;
     };
-    closed_beyond_bound(before, &version.limits);
+    beyond_bound(before, &version.limits);
     let (bans, log_now) = (book.network_bans(), appended);
     bans_beyond_bound(bans, version, log_now);
     if let Some(before) = before.filter(|_| version.made.is_none()) {
@@ -65,23 +65,36 @@ fn bans_within_domains(bans: &NetworkBans, before: &Limits, version: &Version, l
     }
 }
 
-/// Warns of resources that close more domains than agents learn, if the version before did not.
-pub(super) fn closed_beyond_bound(before: Option<&Arc<Limits>>, latest: &Arc<Limits>) {
+/// Warns of resources that close more domains than agents learn, or let in more and nobody else, if the version before
+/// did not.
+pub(super) fn beyond_bound(before: Option<&Arc<Limits>>, latest: &Arc<Limits>) {
     // Most acts of operators leave limits as they are.
     if before.is_some_and(|before| Arc::ptr_eq(before, latest)) {
         return;
     }
-    let before = before
-        .into_iter()
+    let before = before.into_iter();
+    let closed = before
+        .clone()
         .flat_map(|before| before.closed_beyond_bound());
-    let before: BTreeSet<&str> = before.map(|(resource, _)| resource).collect();
+    let closed: BTreeSet<&str> = closed.map(|(resource, _)| resource).collect();
     for (resource, learnt) in latest.closed_beyond_bound() {
-        if !before.contains(resource) {
+        if !closed.contains(resource) {
             tracing::warn!(
                 resource,
                 learnt,
                 "more domains have a limit of 0 than agents learn (64 KiB of names); the first ones in the order of their \
                  names are refused from their first call, the others from their first denial on"
+            );
+        }
+    }
+    let allowed = before.flat_map(|before| before.allowed_beyond_bound());
+    let allowed: BTreeSet<&str> = allowed.collect();
+    for resource in latest.allowed_beyond_bound() {
+        if !allowed.contains(resource) {
+            tracing::warn!(
+                resource,
+                "more domains are let in than agents learn (64 KiB of names, 512 networks, 10,000 entries): the others are \
+                 refused from their first denial on, so that one call of each passes"
             );
         }
     }
