@@ -267,17 +267,17 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_not_urgent_wait_25_ms_and_travel_together() {
+    fn calls_that_are_not_urgent_wait_50_ms_and_travel_together() {
         let mut bench = Bench::new(1_000);
-        // Eight calls of a domain each, one each three milliseconds. They wait from the visit before the first.
-        for n in 0..24 {
-            if n % 3 == 0 {
+        // Seven calls of a domain each, one each seven milliseconds. They wait from the visit before the first.
+        for n in 0..49 {
+            if n % 7 == 0 {
                 let _ = bench.rate.hit(&format!("t{n}"));
             }
             assert_eq!(bench.come_by(), [], "after {n} ms");
         }
         let gone = bench.come_by();
-        assert_eq!(gone.iter().map(|(_, calls)| calls).sum::<u64>(), 8);
+        assert_eq!(gone.iter().map(|(_, calls)| calls).sum::<u64>(), 7);
         assert!(!(0..60).any(|_| !bench.come_by().is_empty()));
     }
 

@@ -15,7 +15,7 @@ pub(super) const NOW: Mono = Mono(1_000_000);
 pub(super) const WALL: Timestamp = Timestamp::from_micros(10);
 
 /// How long calls that are not urgent wait.
-const RELAXED: Span = Span::from_millis(25);
+const RELAXED: Span = Span::from_millis(50);
 
 /// A packer whose calls are all urgent, because the limits of `r` are unknown.
 fn packer(bytes_max: usize) -> Packer {
