@@ -18,5 +18,6 @@ pub mod cli;
 pub mod convert;
 pub mod demo;
 pub mod exit;
+mod hang_up;
 pub mod keys;
 pub mod reach;

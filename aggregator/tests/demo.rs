@@ -9,11 +9,24 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 fn tollgate() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     // Variables of the test run are meant for the tests, not for agents.
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOLLGATE_")) {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// The command, which a closed terminal ends also where these tests run under `nohup`.
+fn hung_up_by_its_terminal() -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP");
+    command.arg(tollgate().get_program());
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOLLGATE_")) {
         command.env_remove(name);
     }
@@ -234,7 +247,7 @@ fn a_speed_that_the_limits_cannot_follow_is_refused() {
 
 /// A demonstration that has printed a line, and its further output: it must not stop if its reader does.
 fn demo_until_line(seconds: &str, text: &str) -> (Child, Lines<BufReader<ChildStderr>>) {
-    let mut demo = tollgate()
+    let mut demo = hung_up_by_its_terminal()
         .args(["demo", "--seconds", seconds])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -259,22 +272,22 @@ fn an_interrupted_demonstration_leaves_no_process_behind() {
         3,
         "an aggregator and two agents: {children:?}"
     );
-    interrupt(&demo);
+    signal(&demo, Signal::INT);
     let status = demo.wait().expect("ends");
     assert_eq!(status.code(), Some(130));
     all_gone(&children);
 }
 
 #[test]
-fn an_interrupted_demo_leaves_no_process_behind() {
+fn a_demonstration_whose_terminal_closes_leaves_no_process_behind() {
     let (mut demo, _lines) = demo_until_line("4", "one process holds 5 copies of demo.sandbox");
     let children = children_of(demo.id());
     assert!(
         (2..=3).contains(&children.len()),
         "an aggregator, one that holds unless it was killed, and one that waits: {children:?}"
     );
-    interrupt(&demo);
-    assert_eq!(demo.wait().expect("ends").code(), Some(130));
+    signal(&demo, Signal::HUP);
+    assert_eq!(demo.wait().expect("ends").code(), Some(129));
     all_gone(&children);
 }
 
@@ -304,13 +317,13 @@ fn a_killed_demonstration_leaves_no_process_behind() {
     all_gone(&children);
 }
 
-/// Sends it SIGINT, as Ctrl-C does.
-fn interrupt(demo: &std::process::Child) {
+/// Sends it SIGINT, as Ctrl-C does, or another signal.
+fn signal(demo: &std::process::Child, signal: Signal) {
     let pid = i32::try_from(demo.id())
         .ok()
         .and_then(rustix::process::Pid::from_raw)
         .expect("a process");
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("told");
+    rustix::process::kill_process(pid, signal).expect("told");
 }
 
 /// Waits until all of them have ended.

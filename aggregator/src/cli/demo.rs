@@ -206,10 +206,10 @@ pub fn run_holder(global: &Global, args: &DemoHolderArgs) -> Result<Exit, Failur
 
 fn failed(error: anyhow::Error) -> Result<Exit, Failure> {
     if let Some(Interrupted(signal)) = error.downcast_ref::<Interrupted>() {
-        return Ok(if *signal == 15 {
-            Exit::Terminated
-        } else {
-            Exit::Interrupted
+        return Ok(match signal {
+            1 => Exit::HungUp,
+            15 => Exit::Terminated,
+            _ => Exit::Interrupted,
         });
     }
     let error = match error.downcast::<ReadFault>() {

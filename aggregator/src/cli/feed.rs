@@ -108,6 +108,9 @@ impl<'a> FeedHearing<'a> {
             return Ok(Self::Secured(Box::new(feed)));
         }
         let unavailable = |error| unavailable(feed, &error);
+        // The socket would try for half a minute before it says that nobody listens.
+        let reached = tokio::net::TcpStream::connect(feed).await;
+        reached.map_err(|error| Failure::Unavailable(format!("{feed}: {error}")))?;
         let mut socket = SubSocket::new();
         for (topic, _) in topics {
             let subscribed = socket.subscribe(topic.as_text()).await;

@@ -20,6 +20,7 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{Exit, Failure};
+use crate::hang_up::HangUp;
 
 /// How often a command that waits looks whether it is to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -127,23 +128,14 @@ fn on_signals(mut each: impl FnMut(Exit) + Send + 'static) -> io::Result<()> {
     let guard = runtime.enter();
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let mut hang_up = match ignores_hang_up() {
-        true => None,
-        false => Some(signal(SignalKind::hangup())?),
-    };
+    let mut hang_up = HangUp::caught()?;
     // It stays caught when its receiver is dropped.
     drop(signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?);
     drop(guard);
     let wait = move || loop {
         let exit = runtime.block_on(async {
-            let hung_up = async {
-                match &mut hang_up {
-                    Some(signal) => signal.recv().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                _ = hung_up => Exit::HungUp,
+                () = hang_up.received() => Exit::HungUp,
                 _ = interrupt.recv() => Exit::Interrupted,
                 _ = terminate.recv() => Exit::Terminated,
             }
@@ -154,13 +146,4 @@ fn on_signals(mut each: impl FnMut(Exit) + Send + 'static) -> io::Result<()> {
         .name("signals".to_owned())
         .spawn(wait)?;
     Ok(())
-}
-
-/// Whether this process was started so that a closed terminal does not end it, as by `nohup`.
-fn ignores_hang_up() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // Bit 0 is signal 1.
-    mask.is_some_and(|mask| mask & 1 == 1)
 }

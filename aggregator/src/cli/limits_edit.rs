@@ -82,7 +82,11 @@ pub fn rows(name: &str, table: impl BufRead) -> Result<Vec<(String, TextEdit)>, 
             Err(fault) => faults.push(|| format!("{place}: {fault}")),
         }
     }
-    faults.or(rows).map_err(Failure::Data)
+    let rows = faults.or(rows).map_err(Failure::Data)?;
+    if rows.is_empty() {
+        remark!("tollgate: {name}: no rows below the heading, so nothing is changed");
+    }
+    Ok(rows)
 }
 
 /// Replaces the domains of a file's rows by their names in the log; the first faults are listed, each with its place.

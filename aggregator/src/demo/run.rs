@@ -22,6 +22,7 @@ use super::schedule::Schedule;
 use super::secured;
 use super::verdict::{Bench, Observations};
 use super::view::View;
+use crate::hang_up::HangUp;
 use tollgate_replay::model_check::{ModelCheck, Versions};
 use tollgate_replay::source::limits_of;
 use tollgate_server::http::client::{Client, explained};
@@ -90,10 +91,15 @@ fn watch_signals(sender: Sender<News>) -> anyhow::Result<()> {
     let guard = runtime.enter();
     let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut int = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
+    let mut hang_up = HangUp::caught()?;
     drop(guard);
     std::thread::spawn(move || {
         runtime.block_on(async {
-            let number = tokio::select! { _ = int.recv() => 2, _ = term.recv() => 15 };
+            let number = tokio::select! {
+                () = hang_up.received() => 1,
+                _ = int.recv() => 2,
+                _ = term.recv() => 15,
+            };
             let _ = sender.send(News::Interrupted(number));
         });
     });

@@ -70,6 +70,9 @@ async fn a_signal_completes_the_output_of_endless_commands() {
         assert_eq!(denials[0]["domain"], "acme", "{denials:?}");
         assert_eq!(denials.len(), 1, "each is listed once");
     }
+    let (code, _, err) = run(dir.path(), &["feed", "tail", "--feed", "127.0.0.1:1"]);
+    assert_eq!(code, 69, "nobody listens there: {err}");
+    assert!(err.contains("127.0.0.1:1: Connection refused"), "{err}");
     let feed = served.feed.to_string();
     let (frames, _) = ended_by("INT", dir.path(), &["feed", "tail", "--feed", &feed]);
     assert_eq!(frames[0]["schema"], "tollgate.feed/1", "{frames:?}");
