@@ -79,6 +79,8 @@ async fn hits_of_one_process_become_a_denial_for_another() {
         "/v1/denials?limit=many",
         "/v1/denials?rsource=api.search",
         "/v1/pairs",
+        "/v1/pairs/api.search/%ff",
+        "/v1/bans?after=none",
     ] {
         let (status, body) = served.get(wrong);
         let fault: serde_json::Value = serde_json::from_str(&body).unwrap();

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! GET  /v1/denials      denials      DenialsView of DenialView
+//! GET  /v1/bans         bans         BansView of BanView
 //! GET  /v1/pairs        pairs        PairView
 //! GET  /v1/holds        holds        HoldsView of HoldView and ResourceView
 //! GET  /v1/top          top          TopView of TopPair
@@ -18,6 +19,7 @@
 //! and a client ignores those that it does not know.
 
 pub mod amend;
+pub mod bans;
 pub mod candidates;
 pub mod denials;
 pub mod holds;

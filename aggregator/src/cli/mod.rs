@@ -12,6 +12,7 @@ mod backtest_follow;
 mod backtest_limits;
 mod backtest_progress;
 mod backtest_remarks;
+pub mod bans;
 pub mod check;
 pub mod check_domain;
 pub mod demo;
@@ -167,6 +168,8 @@ pub enum Command {
     Refund(amend::RefundArgs),
     /// Denies a domain whatever it does, on one resource or everywhere
     Ban(amend::BanArgs),
+    /// Lists the bans in force, of names, addresses and networks
+    Bans(bans::BansArgs),
     /// Ends a ban
     Unban(amend::UnbanArgs),
     /// Lists and sets the switches of namespaces
@@ -340,6 +343,7 @@ fn perform(global: &Global, command: Command) -> Result<Exit, Failure> {
         Command::Reset(args) => amend::reset(global, &args),
         Command::Refund(args) => amend::refund(global, &args),
         Command::Ban(args) => amend::ban(global, &args),
+        Command::Bans(args) => bans::run(global, &args),
         Command::Unban(args) => amend::unban(global, &args),
         Command::Namespaces(args) => amend::namespaces(global, &args),
         Command::Pairs(args) => pairs::run(global, &args),

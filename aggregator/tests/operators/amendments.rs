@@ -3,6 +3,7 @@
 
 mod audited;
 mod large_calls;
+mod listed;
 mod networks;
 mod spelled;
 mod switched;

@@ -18,7 +18,7 @@
 //! What stays true: the book is a function of the stream.
 
 mod acts;
-mod network_bans;
+mod bans;
 mod record_keys;
 pub mod switches;
 pub mod text;
@@ -36,7 +36,7 @@ use tollgate_shared::wire::set_rows::SetRow;
 use tollgate_shared::wire::{DecodeError, FieldFault, Reader};
 
 pub use self::acts::in_one_line;
-pub use self::network_bans::NetworkBans;
+pub use self::bans::{BanFilter, Bans, LastingBan, ListedBan};
 use self::switches::Switches;
 use self::text::Text;
 pub use self::void::Void;
@@ -105,7 +105,7 @@ pub struct LimitsBook {
     newer: BTreeSet<u64>,
     document: Option<Document>,
     switches: Switches,
-    network_bans: NetworkBans,
+    bans: Bans,
 }
 
 /// The document in force, without switches.
@@ -247,7 +247,7 @@ impl LimitsBook {
             Err(why) => return void(push, why),
         };
         self.switches.turn(&amendment.act);
-        self.network_bans.turn(&amendment.act, at);
+        self.bans.turn(&amendment.act, at, number);
         let before = self.latest().filter(|_| !amendment.act.is_limits());
         let version = Arc::new(Version {
             number,
@@ -272,9 +272,9 @@ impl LimitsBook {
         &self.switches
     }
 
-    /// The bans of networks.
-    pub fn network_bans(&self) -> &NetworkBans {
-        &self.network_bans
+    /// The bans.
+    pub fn bans(&self) -> &Bans {
+        &self.bans
     }
 
     /// Enters a document with offset `offset`.

@@ -15,7 +15,7 @@ use super::limits_push::Pushed;
 use super::limits_warnings as warnings;
 use super::partition::Partition;
 use super::record_keys;
-use tollgate_limits::versions::{Entered, LimitsBook, NetworkBans, Version, Void, digest};
+use tollgate_limits::versions::{Bans, Entered, LimitsBook, Version, Void, digest};
 use tollgate_log::{AppendError, Delivered, Stream};
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::wire::DecodeError;
@@ -159,7 +159,7 @@ impl LimitsState {
                 before.is_public_equal_of(&latest.limits, changed.into_iter())
             }
         };
-        let is_of_network = act.is_some_and(NetworkBans::are_changed_by);
+        let is_of_network = act.is_some_and(Bans::of_networks_are_changed_by);
         if is_of_network || !(self.caught_up && before.is_some_and(is_equal)) {
             self.news_for_agents = latest.number;
         }

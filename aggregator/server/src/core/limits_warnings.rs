@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tollgate_limits::versions::{Entered, LimitsBook, NetworkBans, Version};
+use tollgate_limits::versions::{Bans, Entered, LimitsBook, Version};
 use tollgate_limits::{Limits, RateResource, forgotten_by_documents};
 use tollgate_shared::networks::NetworkText;
 use tollgate_shared::time::Timestamp;
@@ -25,7 +25,7 @@ pub(super) fn of_entered(
         return;
     };
     beyond_bound(before, &version.limits);
-    let (bans, log_now) = (book.network_bans(), appended);
+    let (bans, log_now) = (book.bans(), appended);
     bans_beyond_bound(bans, version, log_now);
     if let Some(before) = before.filter(|_| version.made.is_none()) {
         resets(before, version, pairs);
@@ -35,7 +35,7 @@ pub(super) fn of_entered(
 
 /// Warns of bans of addresses, or of networks, that a document leaves without effect, because it limits addresses by
 /// wider networks than the one before.
-fn bans_within_domains(bans: &NetworkBans, before: &Limits, version: &Version, log_now: Timestamp) {
+fn bans_within_domains(bans: &Bans, before: &Limits, version: &Version, log_now: Timestamp) {
     let now = &version.limits;
     let of_bans = bans
         .resources()
@@ -101,9 +101,10 @@ pub(super) fn beyond_bound(before: Option<&Arc<Limits>>, latest: &Arc<Limits>) {
 }
 
 /// Warns of a ban of a network beside as many as agents learn.
-fn bans_beyond_bound(bans: &NetworkBans, version: &Version, log_now: Timestamp) {
+fn bans_beyond_bound(bans: &Bans, version: &Version, log_now: Timestamp) {
     let act = version.made.as_ref().map(|made| &*made.act);
-    let Some(Act::Ban { resource, .. }) = act.filter(|act| NetworkBans::are_changed_by(act)) else {
+    let Some(Act::Ban { resource, .. }) = act.filter(|act| Bans::of_networks_are_changed_by(act))
+    else {
         return;
     };
     if bans.are_beyond_bound(resource.as_deref().unwrap_or_default(), log_now) {

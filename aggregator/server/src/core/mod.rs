@@ -19,6 +19,7 @@
 pub mod amendments;
 pub mod announce;
 pub mod assignment;
+pub mod bans;
 pub mod candidates;
 pub mod counters;
 pub mod event;

@@ -15,6 +15,7 @@ use tollgate_shared::wire::statement::{Denial, Scope, Statement, StatementKind};
 
 use super::amendments::Proposals;
 use super::assignment::Membership;
+use super::bans::{self, BansPage};
 use super::broadcast::Broadcast;
 use super::candidates::with_candidate;
 use super::clocks::Clocks;
@@ -22,13 +23,14 @@ use super::event::Now;
 use super::limits_state::LimitsState;
 use super::live::At;
 use super::partition::{Partition, Stage};
-use super::ready::{ReadyPartitions, ready_at};
+use super::ready::{ReadyPartitions, log_time_of, ready_at};
 use super::settings::Settings;
 use super::tally::Tally;
 use super::view::{
     Counted, DenialFilter, DenialsCursor, DenialsPage, DenialsPart, Gauges, LimitsInForce,
     Normalised, Query, Reply, TextDigest, denial_view, random_hex,
 };
+use tollgate_limits::versions::BanFilter;
 use tollgate_limits::versions::switches::Switch;
 
 /// A denial that was found.
@@ -78,6 +80,7 @@ impl Views<'_> {
             Query::Readiness => Reply::Readiness(self.readiness()),
             Query::Limits => Reply::Limits(self.limits_view()),
             Query::Denials(filter) => Reply::Denials(self.denials_view(now.clock, filter)),
+            Query::Bans { filter, limit } => Reply::Bans(self.bans_view(filter, *limit)),
             Query::Pair { resource, domain } => {
                 Reply::Pair(Box::new(self.pair_view(now.clock, resource, domain)))
             }
@@ -215,6 +218,12 @@ impl Views<'_> {
             }
         }
         part(page, None)
+    }
+
+    fn bans_view(&self, filter: &BanFilter, limit: usize) -> Option<BansPage> {
+        let all = self.limits.caught_up.then(|| self.limits.book.bans());
+        let log_now = log_time_of(self.partitions);
+        all.map(|all| bans::page(all, filter, limit, log_now))
     }
 
     /// The denials of a resource that have not ended, by partition and scope: all of them, or those of one domain

@@ -45,6 +45,12 @@ pub(super) fn ready_at(partitions: &[Partition], clock: Span) -> ReadyPartitions
     ReadyPartitions(ready)
 }
 
+/// The log's time as of the newest record that any partition has ruled.
+pub(super) fn log_time_of(partitions: &[Partition]) -> Timestamp {
+    let appended = partitions.iter().map(|one| one.position.appended);
+    appended.max().unwrap_or(Timestamp::ZERO)
+}
+
 #[cfg(test)]
 impl From<Ready> for ReadyPartitions {
     fn from(one: Ready) -> Self {

@@ -236,7 +236,7 @@ fn public_of(limits: &LimitsState, resource: &str, log_now: Timestamp) -> Public
     // While a namespace ignores limits, bans deny nobody there, whether the resource has limits or not.
     let are_denied = !public.ignored && !namespace.ignore_configured;
     let are_denied = are_denied && public.kind != Kind::Descriptors;
-    let banned = limits.book.network_bans().of(resource, log_now);
+    let banned = limits.book.bans().networks_of(resource, log_now);
     let banned = banned.filter(|_| are_denied);
     Public {
         limits_of: match version.limits_of == version.number {

@@ -12,6 +12,7 @@ use tollgate_api::pairs::PairView;
 use tollgate_api::state::{DigestsView, Readiness};
 use tollgate_engine::engine::CandidateCounts;
 use tollgate_limits::Limits;
+use tollgate_limits::versions::BanFilter;
 use tollgate_limits::versions::text::Text;
 use tollgate_shared::hex::hex;
 use tollgate_shared::log_position::{Code, LogId};
@@ -19,6 +20,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Denial, Scope, Statement};
 
 use super::amendments::{AmendmentRefused, Proposal};
+use super::bans::BansPage;
 use super::counters::Counters;
 use super::holds::{HoldFilter, HoldsPage};
 use super::live::At;
@@ -34,6 +36,13 @@ pub enum Query {
     Limits,
     /// Which denials are in force?
     Denials(DenialFilter),
+    /// Which bans are in force?
+    Bans {
+        /// Those that are asked for.
+        filter: BanFilter,
+        /// At most this many.
+        limit: usize,
+    },
     /// What is the state of a pair?
     Pair {
         /// The resource.
@@ -88,6 +97,8 @@ pub enum Reply {
     Limits(LimitsInForce),
     /// To [`Query::Denials`].
     Denials(DenialsPart),
+    /// To [`Query::Bans`]; `None`: the acts in the log have not all been read yet.
+    Bans(Option<BansPage>),
     /// To [`Query::Pair`].
     Pair(Box<PairView>),
     /// To [`Query::Holds`].

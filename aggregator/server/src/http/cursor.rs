@@ -1,7 +1,8 @@
-//! Cursors: where a page of denials or of holds ends, in the form in which the next one is requested.
+//! Cursors: where a page of denials, of bans or of holds ends, in the form in which the next one is requested.
 //!
 //! ```text
 //! ["api.search",3,"pair","acme"]  in hexadecimal        the row of acme's denial, ruled in partition 3
+//! [null,"10.0.0.0/8"]                                   the row of a ban on every resource
 //! [1455944445250000,"gpu","job","0…7",3,null]           the row of the hold job#3, taken at that instant
 //! ```
 //!
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::Scope;
 
+use crate::core::bans::BanCursor;
 use crate::core::hold_order::{HoldCursor, Holder};
 use crate::core::live::At;
 use crate::core::view::DenialsCursor;
@@ -56,6 +58,19 @@ pub(super) fn read(text: &str) -> Option<DenialsCursor> {
         resource: resource.into(),
         at,
     })
+}
+
+/// Reads a ban's cursor; `None`: the text is invalid.
+pub(super) fn read_ban(text: &str) -> Option<BanCursor> {
+    let (resource, domain): (Option<String>, String) = unhex(text)?;
+    Some(BanCursor(resource, domain))
+}
+
+impl Serialize for BanCursor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = json!([self.0, self.1]).to_string();
+        serializer.serialize_str(&hex(text.as_bytes()))
+    }
 }
 
 /// The fields of a hold's cursor: start, resource, agent, epoch, number, transfer.
@@ -179,6 +194,17 @@ mod tests {
     }
 
     #[test]
+    fn a_bans_cursor_is_read_as_it_was_shown() {
+        for resource in [None, Some("r.\"s\"".to_owned())] {
+            let place = BanCursor(resource, "a\n\u{1b}&".to_owned());
+            let shown = serde_json::to_value(&place).expect("JSON");
+            let shown = shown.as_str().expect("a text");
+            assert!(shown.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            assert_eq!(read_ban(shown), Some(place));
+        }
+    }
+
+    #[test]
     fn an_invalid_cursor_is_refused() {
         for text in [
             "",
@@ -191,6 +217,7 @@ mod tests {
         ] {
             assert!(read(text).is_none(), "{text}");
             assert!(read_hold(text).is_none(), "{text}");
+            assert!(read_ban(text).is_none(), "{text}");
         }
     }
 }

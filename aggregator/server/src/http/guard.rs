@@ -35,8 +35,9 @@ const OF_MEMBERS: [&str; 8] = [
 ];
 
 /// Requests that concern one resource if they name one.
-const OF_RESOURCE: [&str; 5] = [
+const OF_RESOURCE: [&str; 6] = [
     "/v1/denials",
+    "/v1/bans",
     "/v1/pairs",
     "/v1/holds",
     "/v1/top",

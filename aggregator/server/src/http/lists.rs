@@ -1,12 +1,17 @@
-//! The lists: denials, holds, the state of a pair, the heaviest users.
+//! The lists: denials, bans, holds, the state of a pair, the heaviest users.
 //!
 //! Each asks the core, and other members for partitions that this process does not rule. A list has pages of at
 //! most [`ROWS_MAX`] rows; pages of denials and holds are made of slices, between which the core handles other
 //! events, and state after which row the next page begins. One list is made at a time. Knows nothing of how answers
 //! are merged.
 
+pub(super) mod bans;
+
+pub(super) use self::bans::bans;
+
 use std::collections::BTreeSet;
 
+use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
@@ -297,9 +302,12 @@ pub(super) async fn pair_by_query(
 pub(super) async fn pair_by_path(
     state: State<Shown>,
     asked: ListQuery,
-    Path(url): Path<PairUrl>,
+    url: Result<Path<PairUrl>, PathRejection>,
 ) -> Response {
-    pair(state, asked, url).await
+    match url {
+        Ok(Path(url)) => pair(state, asked, url).await,
+        Err(refused) => fault(StatusCode::BAD_REQUEST, refused.body_text()),
+    }
 }
 
 async fn pair(

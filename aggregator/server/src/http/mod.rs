@@ -4,7 +4,7 @@
 //! /healthz /readyz /metrics     not versioned
 //! /v1/denials  /v1/pairs  /v1/holds  /v1/top
 //! /v1/candidates                                         of the whole fleet: see `fleet`
-//! /v1/limits   /v1/explain                               of the log, so that every aggregator answers the same
+//! /v1/limits   /v1/bans  /v1/explain                     of the log, so that every aggregator answers the same
 //! /v1/digests  /v1/log                                   of this process alone
 //! /v1/openapi.json                                       all of these, for programs: see `openapi`
 //! ```
@@ -156,6 +156,7 @@ pub fn routes(
         .route("/metrics", get(metrics_text))
         .route("/v1/limits", get(limits))
         .route("/v1/denials", get(lists::denials))
+        .route("/v1/bans", get(lists::bans))
         .route("/v1/pairs", get(lists::pair_by_query))
         .route("/v1/pairs/{resource}/{domain}", get(lists::pair_by_path))
         .route("/v1/holds", get(lists::holds))

@@ -116,7 +116,7 @@ async fn bans_that_wider_domains_leave_without_effect_are_named_and_can_be_ended
         line.contains("resource=\"api.export\"") && line.contains("bans=3"),
         "{line}"
     );
-    let first = "a ban of 10.9.7.0/28, a part of 10.9.7.0/24";
+    let first = "a ban of 10.9.8.3, a part of 10.9.8.0/24";
     assert!(line.contains(first), "{line}");
     until("addresses are domains no more", || {
         export.peek("10.9.8.3").is_ok()

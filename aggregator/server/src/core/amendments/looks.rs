@@ -14,6 +14,7 @@ use tollgate_shared::wire::statement::Cause;
 
 use super::super::partition::Partition;
 use super::super::queries::Views;
+use super::super::ready::log_time_of;
 use super::{AmendmentRefused, Proposal};
 use tollgate_limits::versions::own_of;
 use tollgate_limits::versions::switches;
@@ -88,8 +89,7 @@ impl Views<'_> {
         // A ban from before the resource limited addresses by so wide networks stays under its own name.
         let by_itself = spelt_domain(domain).ok();
         let by_itself = by_itself.filter(|domain| {
-            matches!(act, Act::Unban { .. })
-                && self.limits.book.network_bans().has(resource, domain)
+            matches!(act, Act::Unban { .. }) && self.limits.book.bans().has(resource, domain)
         });
         let limited = match (rate, limits.zip(resource)) {
             (Some(rate), _) if !is_of_ban => rate.limited_as(domain),
@@ -232,8 +232,7 @@ impl Views<'_> {
     }
 
     fn log_now(&self) -> Timestamp {
-        let appended = self.partitions.iter().map(|one| one.position.appended);
-        appended.max().unwrap_or(Timestamp::ZERO)
+        log_time_of(self.partitions)
     }
 
     /// The act with the end of its ban put off until it has lasted so long by log time.
@@ -394,7 +393,7 @@ impl Views<'_> {
     }
 
     fn not_banned(&self, resource: Option<&str>, domain: &str) -> AmendmentRefused {
-        let bans = self.limits.book.network_bans();
+        let bans = self.limits.book.bans();
         let around = bans.around(resource, domain, self.log_now());
         let hint = around.map_or(String::new(), |(on, network)| match on {
             Some(_) => format!(" by itself, but {network} is"),

@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock};
 use serde::Serialize;
 use serde_json::Value;
 use tollgate_api::amend::{AmendRequest, AmendmentView};
+use tollgate_api::bans::BanView;
 use tollgate_api::candidates::{
     CandidateDenialView, CandidateFigures, CandidateView, CandidatesView,
 };
@@ -28,11 +29,13 @@ use tollgate_shared::wire::statement::{Cause, Scope};
 
 use self::serde_fields::fields_of;
 use super::DOCUMENT;
+use crate::core::bans::{BanCursor, BansPage};
 use crate::core::hold_order::{HoldCursor, Holder};
 use crate::core::holds::HoldsPage;
 use crate::core::live::At;
 use crate::core::view::{DenialsCursor, DenialsPage, LimitsInForce, Normalised, TextDigest};
 use crate::http::explain::ExplainUrl;
+use crate::http::lists::bans::BansUrl;
 use crate::http::lists::{DenialsUrl, HoldsUrl, PairUrl, TopUrl};
 
 static SHOWN: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(DOCUMENT).expect("JSON"));
@@ -76,6 +79,7 @@ fn parameters(path: &str) -> BTreeSet<String> {
 #[test]
 fn every_parameter_is_described_and_no_other() {
     assert_eq!(parameters("/v1/denials"), fields_of::<DenialsUrl>());
+    assert_eq!(parameters("/v1/bans"), fields_of::<BansUrl>());
     assert_eq!(parameters("/v1/holds"), fields_of::<HoldsUrl>());
     assert_eq!(parameters("/v1/pairs"), fields_of::<PairUrl>());
     let by_path = parameters("/v1/pairs/{resource}/{domain}");
@@ -268,6 +272,26 @@ fn pairs_are_as_described() {
             short_by_max: 0,
             pairs: vec![pair],
             partitions_missing: vec![7],
+        },
+    );
+}
+
+#[test]
+fn bans_are_as_described() {
+    let ban = BanView {
+        resource: None,
+        domain: "10.0.0.0/8".into(),
+        end_us: Some(1),
+        remaining_us: None,
+        version: 7,
+    };
+    check("Ban", &ban);
+    check(
+        "Bans",
+        BansPage {
+            schema: "tollgate.bans/1".into(),
+            bans: vec![ban],
+            next: Some(BanCursor(None, "10.0.0.0/8".to_owned())),
         },
     );
 }
