@@ -37,7 +37,7 @@ pub(super) struct RateDraft {
     pub(super) global: Option<u64>,
     pub(super) near: u8,
     pub(super) addresses: Option<AddressPrefixes>,
-    pub(super) blind: BlindPolicy,
+    pub(super) blind: Option<BlindPolicy>,
     pub(super) mode: Mode,
     pub(super) large_state: bool,
     pub(super) overrides: OverridesDraft,

@@ -37,6 +37,12 @@ impl Patterns {
     }
 }
 
+/// Whether a name is a pattern of resources of several namespaces: nothing before its `*` ends the first part of a name.
+pub(super) fn spans_namespaces(name: &str) -> bool {
+    name.strip_suffix('*')
+        .is_some_and(|literal| !literal.contains('.'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +54,12 @@ mod tests {
         assert_eq!(patterns.number_of("api.export"), Some(1));
         assert_eq!(patterns.number_of("api"), Some(0));
         assert_eq!(Patterns::among(["a.*"].into_iter()).number_of("b.c"), None);
+    }
+
+    #[test]
+    fn a_pattern_without_a_dot_spans_namespaces() {
+        let spanning = ["*", "pay*", "pay.*", "pay.in*", "pay"];
+        let spanning = spanning.map(spans_namespaces);
+        assert_eq!(spanning, [true, true, false, false, false]);
     }
 }

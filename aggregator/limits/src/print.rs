@@ -1,6 +1,7 @@
 //! Prints limits as a document: the canonical one of all documents with the same meaning.
 //!
-//! Plans are expanded and namespaces' defaults written out, so the document is complete by itself.
+//! Plans are expanded and namespaces' defaults written out, so the document is complete by itself. Only a pattern that
+//! matches resources of several namespaces has no one default of `blind`: its `blind` is printed only if it is stated.
 //! What stays true: the printed document reads as equal limits, and equal limits print the same
 //! text.
 
@@ -106,7 +107,9 @@ fn write_rate(out: &mut String, rate: &RateResource) -> fmt::Result {
     if let Some(AddressPrefixes { v4, v6 }) = rate.addresses() {
         writeln!(out, "addresses = {{ v4 = {v4}, v6 = {v6} }}")?;
     }
-    writeln!(out, "blind = {}", Blind(rate.blind()))?;
+    if let Some(blind) = rate.blind() {
+        writeln!(out, "blind = {}", Blind(blind))?;
+    }
     writeln!(out, "shadow = {}", rate.mode() == Mode::Shadow)?;
     if rate.large_state() {
         writeln!(out, "large_state = true")?;

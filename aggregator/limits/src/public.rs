@@ -132,7 +132,7 @@ impl Limits {
             keeps_estimates: !class.refunds,
             addresses: rate.addresses(),
             has_overrides,
-            blind: public_blind(rate.blind()),
+            blind: rate.blind().map_or(unconfigured.blind, public_blind),
             // Otherwise a caller that uses a new name each time would cause a denial without end for each of them.
             refused: class.grants_nothing() && !has_overrides && is_enforced,
             closed: closed.unwrap_or_default(),

@@ -76,6 +76,51 @@ fn what_agents_learn_is_compared_whatever_they_use() {
     }
 }
 
+/// A pattern for all namespaces, beside namespaces that state `blind` otherwise than all others.
+const SPANNING: &str = r#"
+            [namespace."*"]
+            blind = { local = "7/s" }
+            [namespace.pay]
+            blind = "closed"
+            [namespace.op]
+            blind = "open"
+            [rate."*"]
+            rate = "100/s"
+            [rate."o*"]
+            rate = "10/s"
+            [rate."pay.own"]
+            rate = "1/s"
+            "#;
+
+#[test]
+fn a_pattern_leaves_blind_to_the_namespace_of_each_name() {
+    let limits = Limits::parse(SPANNING).expect("it is right");
+    let local = PublicBlind::Local {
+        limit: 7,
+        window: Span::from_secs(1),
+    };
+    for (resource, blind) in [
+        ("pay.own", PublicBlind::Closed),
+        ("pay.x", PublicBlind::Closed),
+        ("pay", PublicBlind::Closed),
+        ("op.x", PublicBlind::Open),
+        ("of", local),
+        ("web.x", local),
+    ] {
+        assert_eq!(limits.public(resource, 1).blind, blind, "{resource}");
+        assert_eq!(public_blind(limits.blind_of(resource)), blind, "{resource}");
+    }
+    let open = SPANNING.replace("\"closed\"", "\"open\"");
+    let open = Limits::parse(&open).expect("it is right");
+    assert!(!open.is_public_equal(&limits));
+    let printed = limits.normalised_text();
+    assert_eq!(Limits::parse(&printed), Ok(limits), "{printed}");
+    let stated =
+        "[namespace.pay]\nblind = \"closed\"\n[rate.\"*\"]\nrate = \"1/s\"\nblind = \"open\"\n";
+    let stated = Limits::parse(stated).expect("it is right");
+    assert_eq!(stated.public("pay.x", 1).blind, PublicBlind::Open);
+}
+
 const OF_BOTH_KINDS: &str = r#"
             [namespace.api]
             allow_unconfigured = false

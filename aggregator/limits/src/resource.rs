@@ -58,11 +58,11 @@ impl Resource {
         }
     }
 
-    /// How agents treat it while blind.
-    pub fn blind(&self) -> BlindPolicy {
+    /// How agents treat it while blind; `None`: as [`RateResource::blind`].
+    pub fn blind(&self) -> Option<BlindPolicy> {
         match self {
             Self::Rate(rate) => rate.blind(),
-            Self::Copies(copies) => copies.blind,
+            Self::Copies(copies) => Some(copies.blind),
         }
     }
 }
@@ -82,7 +82,8 @@ pub struct RateResource {
     pub(super) global: Option<u64>,
     pub(super) near: u8,
     pub(super) addresses: Option<AddressPrefixes>,
-    pub(super) blind: BlindPolicy,
+    /// `None` only for a pattern that spans namespaces.
+    pub(super) blind: Option<BlindPolicy>,
     pub(super) mode: Mode,
     pub(super) large_state: bool,
     /// The networks and addresses among the domains that have an override, or had one.
@@ -181,8 +182,9 @@ impl RateResource {
         self.large_state
     }
 
-    /// How agents treat it while blind.
-    pub fn blind(&self) -> BlindPolicy {
+    /// How agents treat it while blind. `None`: each resource that this pattern matches as its own namespace states;
+    /// see [`Limits::blind_of`](crate::Limits::blind_of).
+    pub fn blind(&self) -> Option<BlindPolicy> {
         self.blind
     }
 

@@ -77,7 +77,7 @@ impl Limits {
                 })?;
             }
             rate.global = rate.global.map(|global| scale.count(global));
-            rate.blind = scale.blind(rate.blind);
+            rate.blind = rate.blind.map(|blind| scale.blind(blind));
         }
         for copies in &mut draft.copies {
             copies.max_age = copies.max_age.map(|age| scale.span(age));

@@ -17,7 +17,7 @@ use super::numbers::ClassId;
 use super::patterns::Patterns;
 use super::rate::RateClass;
 use super::resource::{CopiesResource, RateResource, Resource};
-use super::settings::{EngineSettings, Namespace, Namespaces};
+use super::settings::{BlindPolicy, EngineSettings, Namespace, Namespaces};
 
 /// The whole content of a limits document, checked and normalised.
 ///
@@ -148,6 +148,13 @@ impl Limits {
         let own = self.names.number_of(name);
         let number = own.or_else(|| self.patterns.number_of(name));
         number.map(|number| &self.resources[number])
+    }
+
+    /// How agents treat a resource while blind: as it states itself, else as its own namespace does, also where a pattern
+    /// that spans namespaces limits it.
+    pub fn blind_of(&self, name: &str) -> BlindPolicy {
+        let stated = self.resource(name).and_then(Resource::blind);
+        stated.unwrap_or(self.namespace_of(name).blind)
     }
 
     /// A rate-limited resource; `None` if it is not configured, or limited in copies.

@@ -8,6 +8,7 @@ use super::stated::{STATED_FIELDS, read_stated};
 use super::{ResourceReading, read_blind, read_per_second};
 use crate::assemble::{OverridesDraft, RateDraft};
 use crate::fault::FaultKind;
+use crate::patterns::spans_namespaces;
 use crate::resource::{Mode, NEAR_DEFAULT};
 use crate::source::{Item, Section};
 use crate::stated::Stated;
@@ -140,7 +141,10 @@ fn read_rate(
             .and_then(|item| read_near(&item))
             .unwrap_or(NEAR_DEFAULT),
         addresses,
-        blind: blind.unwrap_or(reading.namespaces.of_resource(name).blind),
+        blind: match spans_namespaces(name) {
+            true => blind,
+            false => Some(blind.unwrap_or(reading.namespaces.of_resource(name).blind)),
+        },
         mode: match switch("shadow") {
             Some(true) => Mode::Shadow,
             _ => Mode::Enforced,

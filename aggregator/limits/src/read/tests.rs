@@ -111,7 +111,7 @@ fn a_whole_document_is_read() {
         hits: 20,
         window: Span::from_secs(1),
     };
-    assert_eq!(search.blind(), BlindPolicy::Local(local));
+    assert_eq!(search.blind(), Some(BlindPolicy::Local(local)));
     assert_eq!(search.mode(), Mode::Enforced);
 
     let export = limits.rate("api.export").expect("it is configured");
@@ -224,7 +224,7 @@ fn resources_inherit_from_namespaces_and_these_from_the_star() {
     assert!(!api.allow_unconfigured && api.ignore_configured);
     let other = limits.namespace_of("other");
     assert!(!other.allow_unconfigured && !other.ignore_configured);
-    let blind = |name| limits.rate(name).map(|rate| rate.blind());
+    let blind = |name| limits.rate(name).and_then(|rate| rate.blind());
     let local = Rate {
         hits: 6,
         window: Span::from_secs(60),
