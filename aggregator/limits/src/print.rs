@@ -32,7 +32,8 @@ impl Limits {
 impl RateResource {
     /// The limits of a domain, including inherited ones, as fields of a document.
     pub fn limits_text_of(&self, domain: &str) -> String {
-        let mut stated = self.override_for(domain).stated.clone().or(self.stated());
+        let own = self.override_for(domain).stated.clone();
+        let mut stated = own.over_default(self.stated());
         // There is nothing left to inherit, so `none` need not be stated.
         stated.windows.unstated_is_silent();
         stated.bucket.unstated_is_silent();

@@ -5,6 +5,9 @@
 //! web.login, 203.0.113.7   limited as 203.0.113.0/24, ruled by resource "web.login": its default
 //! ```
 //!
+//! Comments say what else decides about a call of the domain: groups, the limit of all domains together, shadow, and
+//! the policy while its agent is blind.
+//!
 //! Asks no aggregator: only the document is read. What stays true: the answer is what an aggregator with this
 //! document rules by.
 
@@ -12,8 +15,9 @@ use std::fmt;
 use std::str::FromStr as _;
 
 use serde::Serialize;
-use tollgate_limits::{Limits, RateResource, Resource};
+use tollgate_limits::{BlindPolicy, Limits, Mode, RateResource, Resource, print_rate};
 use tollgate_shared::escape::escaped;
+use tollgate_shared::names::namespace;
 use toml_edit::{DocumentMut, Item};
 
 /// The domain in question.
@@ -57,6 +61,18 @@ pub struct RulingEntry {
     pub entry_is_own: bool,
     /// The groups of a copy-limited resource that the domain is a member of.
     pub groups: Vec<String>,
+    /// The limit of each of these groups, in copies of all members together.
+    pub group_limits: Vec<u64>,
+    /// The limit of all domains together: hits a second, or copies.
+    pub global: Option<u64>,
+    /// Whether the resource is in shadow: ruled and counted, but nobody is refused.
+    pub shadow: bool,
+    /// Whether its namespace ignores limits: likewise.
+    pub ignore_configured: bool,
+    /// Whether the limits grant nothing, whatever the domain has used.
+    pub grants_nothing: bool,
+    /// What an agent does while blind, as TOML.
+    pub blind: String,
     /// Its limits including inherited ones, as they would stand in a document.
     pub limits: Option<String>,
 }
@@ -70,6 +86,7 @@ pub fn ruling_entry(limits: &Limits, question: &Question<'_>) -> RulingEntry {
         domain,
         limited_as,
     } = *question;
+    let namespace = limits.namespace_of(resource);
     let mut entry = RulingEntry {
         schema: "tollgate.check_domain/1",
         file: file.to_owned(),
@@ -77,12 +94,18 @@ pub fn ruling_entry(limits: &Limits, question: &Question<'_>) -> RulingEntry {
         domain: domain.to_owned(),
         limited_as: limited_as.to_owned(),
         kind: None,
-        allow_unconfigured: limits.namespace_of(resource).allow_unconfigured,
+        allow_unconfigured: namespace.allow_unconfigured,
         entry_resource: None,
         entry_domain: None,
         entry_plan: None,
         entry_is_own: false,
         groups: Vec::new(),
+        group_limits: Vec::new(),
+        global: None,
+        shadow: false,
+        ignore_configured: namespace.ignore_configured,
+        grants_nothing: false,
+        blind: blind_text(limits.blind_of(resource)),
         limits: None,
     };
     let Some(found) = limits.resource(resource) else {
@@ -95,14 +118,22 @@ pub fn ruling_entry(limits: &Limits, question: &Question<'_>) -> RulingEntry {
             entry.kind = Some("rate");
             entry.entry_domain = rate.ruling_domain(&limited).map(String::from);
             entry.limits = Some(rate.limits_text_of(&limited));
+            entry.global = rate.global();
+            entry.shadow = rate.mode() == Mode::Shadow;
+            let class = limits.class(rate.class_of(&limited));
+            entry.grants_nothing = class.grants_nothing() || entry.global == Some(0);
             entry.limited_as = limited;
         }
         Resource::Copies(copies) => {
             entry.kind = Some("copies");
             entry.entry_domain = copies.ruling_domain(limited_as).map(String::from);
             entry.limits = Some(format!("limit = {}\n", copies.limit_of(limited_as)));
+            entry.global = copies.global;
             let groups = copies.groups_of(limited_as);
-            entry.groups = groups.map(|(name, _)| name.to_owned()).collect();
+            let groups = groups.map(|(name, group)| (name.to_owned(), group.limit));
+            (entry.groups, entry.group_limits) = groups.unzip();
+            entry.grants_nothing =
+                copies.limit_of(limited_as) == 0 || entry.group_limits.contains(&0);
         }
     }
     if let Some(ruling) = &entry.entry_domain {
@@ -115,6 +146,15 @@ pub fn ruling_entry(limits: &Limits, question: &Question<'_>) -> RulingEntry {
         entry.entry_is_own = stated.own;
     }
     entry
+}
+
+/// A policy as TOML.
+fn blind_text(blind: BlindPolicy) -> String {
+    match blind {
+        BlindPolicy::Open => "\"open\"".to_owned(),
+        BlindPolicy::Closed => "\"closed\"".to_owned(),
+        BlindPolicy::Local(rate) => format!("{{ local = \"{}\" }}", print_rate(rate)),
+    }
 }
 
 /// The domain under which a name is limited; an invalid name is returned unchanged.
@@ -178,7 +218,11 @@ impl fmt::Display for RulingEntry {
                 true => "let through (allow_unconfigured = true)",
                 false => "refused (allow_unconfigured = false)",
             };
-            return writeln!(f, "# not configured, so hits are {becomes}");
+            writeln!(f, "# not configured, so hits are {becomes}")?;
+            return match self.allow_unconfigured {
+                true => self.write_blind(f),
+                false => Ok(()),
+            };
         };
         write!(f, "# ruled by resource {}: ", quoted(of))?;
         match (&self.entry_domain, &self.entry_plan) {
@@ -197,13 +241,59 @@ impl fmt::Display for RulingEntry {
                 )?;
             }
         }
-        for group in &self.groups {
-            writeln!(f, "# member of group {}", quoted(group))?;
+        self.write_shared(f)?;
+        self.write_refusals(f)?;
+        match (self.limits.as_deref(), self.global) {
+            (None | Some(""), None) => writeln!(f, "# no constraint: all hits are let through"),
+            (None | Some(""), Some(_)) => writeln!(f, "# no constraint of single domains"),
+            (Some(limits), _) => f.write_str(limits),
         }
-        match self.limits.as_deref() {
-            None | Some("") => writeln!(f, "# no constraint: all hits are let through"),
-            Some(limits) => f.write_str(limits),
+    }
+}
+
+impl RulingEntry {
+    /// The limits that the domain shares with others.
+    fn write_shared(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (group, limit) in self.groups.iter().zip(&self.group_limits) {
+            let group = escaped(group);
+            writeln!(
+                f,
+                "# member of group \"{group}\": limit = {limit} of all members together"
+            )?;
         }
+        match (self.global, self.kind) {
+            (None, _) => Ok(()),
+            (Some(global), Some("rate")) => {
+                writeln!(f, "# global = \"{global}/s\" of all domains together")
+            }
+            (Some(global), _) => writeln!(f, "# global = {global} of all domains together"),
+        }
+    }
+
+    /// Whom these limits refuse apart from what they count: nobody, this domain always, or it while its agent is blind.
+    fn write_refusals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nobody = "is ruled and counted, but nobody is refused";
+        if self.ignore_configured {
+            let namespace = escaped(namespace(&self.resource));
+            return writeln!(
+                f,
+                "# namespace \"{namespace}\" has ignore_configured = true: the resource {nobody}"
+            );
+        }
+        if self.shadow {
+            return writeln!(f, "# shadow = true: the resource {nobody}");
+        }
+        if self.grants_nothing {
+            writeln!(
+                f,
+                "# these limits grant nothing: the domain is always refused"
+            )?;
+        }
+        self.write_blind(f)
+    }
+
+    fn write_blind(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "# while its agent is blind: blind = {}", self.blind)
     }
 }
 
@@ -214,6 +304,10 @@ mod tests {
     const DOCUMENT: &str = r#"
 [namespace.jobs]
 allow_unconfigured = false
+[namespace.old]
+ignore_configured = true
+[namespace.pay]
+blind = "closed"
 [plans]
 gold = ["acme", "globex", "10.2.0.0/16"]
 [rate."api.*"]
@@ -230,9 +324,25 @@ addresses = { v4 = 24 }
 domains = { "203.0.113.9" = { rate = "none" } }
 [copies.sandbox]
 limit = 3
+global = 40
 domains = { acme = 9 }
 groups.probation = { limit = 4, members = ["acme"] }
+[rate.together]
+global = "2/s"
+[rate.trial]
+rate = "5/s"
+shadow = true
+blind = "closed"
+[rate."old.search"]
+rate = "5/s"
+[rate."pay.in"]
+tiers = []
+hard = "9/s"
+domains = { acme = { hard = "3/s" }, globex = { hard = "none" } }
 "#;
+
+    /// The line about blind agents, unless the document states something else.
+    const OPEN: &str = "# while its agent is blind: blind = \"open\"\n";
 
     fn shown(resource: &str, domain: &str) -> String {
         let limits = Limits::parse(DOCUMENT).unwrap_or_else(|faults| panic!("{faults}"));
@@ -254,21 +364,30 @@ groups.probation = { limit = 4, members = ["acme"] }
 
     #[test]
     fn the_entry_that_rules_is_named_with_its_limits() {
-        let default = "# ruled by resource \"api.*\": its default, no entry of the domain's own\n";
+        let default = format!(
+            "# ruled by resource \"api.*\": its default, no entry of the domain's own\n{OPEN}"
+        );
         let limits = "rate = \"20/s\"\nhard = \"50/s\"\n";
         assert_eq!(shown("api.search", "initech"), format!("{default}{limits}"));
         assert_eq!(
             shown("api.search", "acme"),
-            "# ruled by resource \"api.*\": plan \"gold\", of which \"acme\" is a member\nrate = \"100/s\"\nhard = \"50/s\"\n"
+            format!(
+                "# ruled by resource \"api.*\": plan \"gold\", of which \"acme\" is a member\n{OPEN}\
+                 rate = \"100/s\"\nhard = \"50/s\"\n"
+            )
         );
         assert_eq!(
             shown("api.search", "globex"),
-            "# ruled by resource \"api.*\": domain \"globex\", which overrides plan \"gold\"\n\
-             rate = \"100/s\"\nhard = \"70/s\"\n"
+            format!(
+                "# ruled by resource \"api.*\": domain \"globex\", which overrides plan \"gold\"\n{OPEN}\
+                 rate = \"100/s\"\nhard = \"70/s\"\n"
+            )
         );
         assert_eq!(
             shown("api.search", "10.1.2.3"),
-            "# ruled by resource \"api.*\": domain \"10.0.0.0/8\"\nrate = \"5/s\"\nhard = \"50/s\"\n"
+            format!(
+                "# ruled by resource \"api.*\": domain \"10.0.0.0/8\"\n{OPEN}rate = \"5/s\"\nhard = \"50/s\"\n"
+            )
         );
         assert!(
             shown("api.search", "10.2.2.3")
@@ -276,15 +395,64 @@ groups.probation = { limit = 4, members = ["acme"] }
         );
         assert_eq!(
             shown("web.login", "203.0.113.77"),
-            "# limited as \"203.0.113.0/24\"\n\
-             # ruled by resource \"web.login\": domain \"203.0.113.0/24\"\n\
-             # no constraint: all hits are let through\n"
+            format!(
+                "# limited as \"203.0.113.0/24\"\n\
+                 # ruled by resource \"web.login\": domain \"203.0.113.0/24\"\n{OPEN}\
+                 # no constraint: all hits are let through\n"
+            )
         );
         assert_eq!(
             shown("sandbox", "acme"),
-            "# ruled by resource \"sandbox\": domain \"acme\"\n# member of group \"probation\"\nlimit = 9\n"
+            format!(
+                "# ruled by resource \"sandbox\": domain \"acme\"\n\
+                 # member of group \"probation\": limit = 4 of all members together\n\
+                 # global = 40 of all domains together\n{OPEN}limit = 9\n"
+            )
         );
         assert!(shown("jobs.run", "acme").contains("not configured, so hits are refused"));
         assert!(shown("other", "acme").contains("not configured, so hits are let through"));
+    }
+
+    #[test]
+    fn comments_say_what_else_decides_about_a_call() {
+        let default = |of: &str| {
+            format!("# ruled by resource \"{of}\": its default, no entry of the domain's own\n")
+        };
+        assert_eq!(
+            shown("together", "acme"),
+            format!(
+                "{}# global = \"2/s\" of all domains together\n{OPEN}# no constraint of single domains\n",
+                default("together")
+            )
+        );
+        assert_eq!(
+            shown("trial", "acme"),
+            format!(
+                "{}# shadow = true: the resource is ruled and counted, but nobody is refused\nrate = \"5/s\"\n",
+                default("trial")
+            )
+        );
+        assert!(
+            shown("old.search", "acme").contains(
+                "# namespace \"old\" has ignore_configured = true: the resource is ruled and counted, but nobody"
+            )
+        );
+        let closed = "# while its agent is blind: blind = \"closed\"\n";
+        let nothing = "# these limits grant nothing: the domain is always refused\n";
+        for (domain, ruled, rest) in [
+            ("acme", "domain \"acme\"\n", "hard = \"3/s\"\n".to_owned()),
+            ("globex", "domain \"globex\"\n", "tiers = []\n".to_owned()),
+            (
+                "initech",
+                "its default, no entry of the domain's own\n",
+                "tiers = []\nhard = \"9/s\"\n".to_owned(),
+            ),
+        ] {
+            let refused = if domain == "acme" { "" } else { nothing };
+            let expected =
+                format!("# ruled by resource \"pay.in\": {ruled}{refused}{closed}{rest}");
+            assert_eq!(shown("pay.in", domain), expected);
+        }
+        assert!(shown("pay.unknown", "acme").ends_with(closed));
     }
 }
