@@ -2,7 +2,7 @@
 //!
 //! Knows the recording, the limits documents and the suggestions, not the other results.
 
-use tollgate_limits::{Mode, RateClass, RateResource};
+use tollgate_limits::{Limits, Mode, RateClass, RateResource};
 use tollgate_replay::backtest::read::{Recording, RowReading};
 use tollgate_replay::backtest::suggest::Suggestion;
 use tollgate_replay::range::Utc;
@@ -20,9 +20,6 @@ pub(super) fn print(recording: &Recording, documents: &[Document], reading: &Row
     for Document { name, limits } in documents {
         let recorded = recording.pairs.resources();
         let rates = recorded.filter_map(|of| Some((of, limits.rate(of)?)));
-        let is_idle = |of: &str, rate: &RateResource| {
-            rate.mode() != Mode::Enforced || limits.namespace_of(of).ignore_configured
-        };
         let shared = shared(rates.clone(), reading.only_domain.as_deref());
         if !shared.is_empty() {
             remark!(
@@ -30,16 +27,31 @@ pub(super) fn print(recording: &Recording, documents: &[Document], reading: &Row
                 shared.join(", ")
             );
         }
-        let idle = rates.filter(|(of, rate)| is_idle(of, rate));
-        let idle: Vec<String> = idle.map(|(of, _)| escaped(of).to_string()).collect();
-        if !idle.is_empty() {
-            remark!(
-                "{name}: in shadow, or in a namespace that ignores limits, so that a fleet refuses nothing: {}; the report says what these limits would do",
-                idle.join(", ")
-            );
-        }
+        print_idle(name, limits, rates.map(|(of, _)| of), "report says");
         let extent = recording.tape.extent();
         print_unzoned(name, limits.classes(), (extent.first, extent.last));
+    }
+}
+
+/// Reports those of some resources whose limits deny nobody in a fleet; `shown_by` shows what they would do.
+pub(super) fn print_idle<'a>(
+    name: &str,
+    limits: &Limits,
+    resources: impl Iterator<Item = &'a str>,
+    shown_by: &str,
+) {
+    let is_idle = |of: &&str| {
+        let is_shadow = |rate: &RateResource| rate.mode() != Mode::Enforced;
+        limits.namespace_of(of).ignore_configured || limits.rate(of).is_some_and(is_shadow)
+    };
+    let idle = resources.filter(is_idle);
+    let idle: Vec<String> = idle.map(|of| escaped(of).to_string()).collect();
+    if !idle.is_empty() {
+        remark!(
+            "{name}: in shadow, or in a namespace that ignores limits, so that a fleet refuses nothing: {}; the \
+             {shown_by} what these limits would do",
+            idle.join(", ")
+        );
     }
 }
 

@@ -16,5 +16,6 @@ mod holds;
 mod learned;
 mod many_overrides;
 mod record_keys;
+mod shadow;
 #[path = "../support/mod.rs"]
 mod support;

@@ -15,7 +15,7 @@ use tollgate_limits::{Limits, Rate};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
 
-use super::backtest_remarks::print_unzoned;
+use super::backtest_remarks::{print_idle, print_unzoned};
 use super::output::Format;
 use super::{Global, input_name, read_input, values};
 use crate::exit::{Exit, Failure};
@@ -89,6 +89,12 @@ pub fn run(global: &Global, args: &SimulateArgs) -> Result<Exit, Failure> {
             rates(&limits)
         )));
     };
+    print_idle(
+        &name,
+        &limits,
+        std::iter::once(&**resource),
+        "picture shows",
+    );
     if let Some(last) = played
         .steps
         .last()
