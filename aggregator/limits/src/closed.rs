@@ -20,7 +20,7 @@ use tollgate_shared::wire::public::{
     PublicAllowed, PublicNetwork, PublicNetworks, closed_within_bound,
 };
 
-use super::resource::{CopiesResource, Mode, RateResource, overlaid};
+use super::resource::{CopiesResource, Mode, RateResource, Resource, overlaid};
 use super::version::Limits;
 
 /// With more entries of domains, agents do not learn which networks a resource closes, nor which domains of copies: each
@@ -64,7 +64,23 @@ impl Limits {
             let is_closed = self.class(rate.default_class()).grants_nothing();
             is_closed && rate.has_overrides() && self.public_entries(rate).allowed.is_none()
         });
-        rates.map(RateResource::name)
+        let copies = self.enforced_copies().filter(|copies| {
+            copies.limit == 0 && copies.has_overrides() && copies.public_entries().allowed.is_none()
+        });
+        rates
+            .map(RateResource::name)
+            .chain(copies.map(CopiesResource::name))
+    }
+
+    fn enforced_copies(&self) -> impl Iterator<Item = &CopiesResource> {
+        let copies = self
+            .resources()
+            .iter()
+            .filter_map(|resource| match resource {
+                Resource::Copies(copies) => Some(copies),
+                Resource::Rate(_) => None,
+            });
+        copies.filter(|copies| !self.namespace_of(copies.name()).ignore_configured)
     }
 
     fn enforced_rates(&self) -> impl Iterator<Item = &RateResource> {
@@ -338,6 +354,37 @@ domains.acme = 0
         let copies = "[copies.jobs]\nlimit = 0\ndomains = { acme = 2, beta = 0 }\n";
         let copies = Limits::parse(copies).expect("it is right");
         assert_eq!(allowed(&copies, "jobs"), Some(vec!["acme".to_owned()]));
+        assert!(copies.allowed_beyond_bound().next().is_none());
+    }
+
+    #[test]
+    fn lists_that_agents_cannot_learn_are_warned_of() {
+        let names = |value: &str| {
+            let of = |n: u32| format!("tenant-{n:06} = {value}\n");
+            (0..3_000).map(of).collect::<String>()
+        };
+        let (rate, closed) = (names("{ rate = \"5/s\" }"), names("{ rate = \"0/s\" }"));
+        let copies = names("2");
+        let document = format!(
+            "[rate.allow]\ntiers = []\n[rate.allow.domains]\n{rate}[rate.ban]\nrate = \"5/s\"\n\
+             [rate.ban.domains]\n{closed}[copies.jobs]\nlimit = 0\n[copies.jobs.domains]\n{copies}"
+        );
+        let warned = |text: &str| {
+            let read = Limits::parse_with_warnings(text);
+            let (_, warnings) = read.unwrap_or_else(|faults| panic!("{faults}"));
+            let warned = warnings.list.into_iter();
+            let warned = warned.map(|of| format!("{} {}", of.path, of.kind.code()));
+            warned.collect::<Vec<_>>()
+        };
+        let expected = [
+            "resource \"ban\" closed_beyond_bound",
+            "resource \"allow\" allowed_beyond_bound",
+            "resource \"jobs\" allowed_beyond_bound",
+        ];
+        assert_eq!(warned(&document), expected);
+        // Nobody is refused there, so that nothing is to be learnt.
+        let ignored = format!("namespace.\"*\".ignore_configured = true\n{document}");
+        assert_eq!(warned(&ignored), [""; 0]);
     }
 
     fn hard(text: &str) -> Own {

@@ -95,6 +95,11 @@ impl Networks {
         !self.all.is_empty()
     }
 
+    /// Whether any of the domains is an address.
+    pub(crate) fn has_addresses(&self) -> bool {
+        self.has_addresses
+    }
+
     fn add_network(&mut self, network: IpNet) {
         if !self.all.contains(&network) {
             Arc::make_mut(&mut self.all).insert(network);

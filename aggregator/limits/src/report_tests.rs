@@ -19,9 +19,10 @@ fn a_good_document_is_printed_normalised_below_its_warnings() {
     let report = check(GOOD, "limits.toml");
     assert_eq!(
         report.to_string(),
-        r#"# limits.toml: good, 2 resources, 2 warnings
+        r#"# limits.toml: good, 2 resources, 3 warnings
 # warning: resource "api.search": tier[1].active: "1s500ms" is not a whole number of windows, treated as "1s"
 # warning: resource "api.search": domain "acme": rate: never reached without excess: 200 in "1s" lets at most 200 through in it (and 1 more domain)
+# warning: resource "api.search": domain "203.0.113.7": each spelling of this address counts by itself, as ::ffff:192.0.2.1 beside 192.0.2.1: with `addresses` all of them count as one domain
 #
 # state of a domain at its limit, about:
 #    2.4 KiB  api.search: a domain without an override
@@ -263,4 +264,61 @@ fn quotas_zones_and_names_that_mislead_are_warned_of() {
     ] {
         says(document, text);
     }
+}
+
+/// The warnings about a document.
+#[track_caller]
+fn warned(text: &str) -> Vec<String> {
+    let report = check(text, "my.toml");
+    assert!(report.good, "{report}");
+    report.warnings.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn an_entry_that_does_not_let_its_domain_in_is_warned_of() {
+    let text = r#"
+[plans]
+gold = ["globex", "hooli"]
+[rate.list]
+tiers = []
+plans.gold.rate = "none"
+[rate.list.domains]
+acme.rate = "none"
+closed.rate = "0/s"
+empty.tiers = []
+hard = { rate = "none", hard = "3/s" }
+hooli.tiers = "none"
+open = { rate = "none", tiers = "none" }
+"#;
+    let expected = "domain \"acme\": always refused: the resource lets in only domains with limits of their own, and \
+                    this entry states none (tiers = \"none\" would let the domain in) (and 1 more domain)";
+    assert_eq!(warned(text), [format!("resource \"list\": {expected}")]);
+    let open = text.replace("tiers = []\nplans", "rate = \"5/s\"\nplans");
+    assert_eq!(warned(&open), [""; 0]);
+}
+
+#[test]
+fn addresses_that_count_by_their_spelling_are_warned_of() {
+    let text = r#"
+[rate.login]
+rate = "9/m"
+[rate.login.domains]
+acme.rate = "5/m"
+"10.0.0.0/8".rate = "5/m"
+"192.0.2.1".rate = "0/m"
+"192.0.2.2".rate = "none"
+"192.0.2.3".rate = "5/m"
+"2001:db8::1".rate = "6/m"
+"#;
+    let expected =
+        "resource \"login\": domain \"192.0.2.3\": each spelling of this address counts by itself";
+    let found = warned(text);
+    assert!(found[0].starts_with(expected), "{found:?}");
+    assert!(found[0].ends_with("(and 1 more domain)"), "{found:?}");
+    assert_eq!(found.len(), 1, "{found:?}");
+    let with = text.replace(
+        "rate = \"9/m\"\n",
+        "rate = \"9/m\"\naddresses = { v4 = 32, v6 = 128 }\n",
+    );
+    assert_eq!(warned(&with), [""; 0]);
 }

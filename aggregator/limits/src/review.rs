@@ -10,6 +10,7 @@
 //! Warns only of what holds for every sequence of hits in order of time. (A hit that arrives late does not have
 //! to fit the hard limit of its own second, so late hits may fill what hits in order cannot.)
 
+use tollgate_shared::networks::address;
 use tollgate_shared::time::Span;
 
 use super::fault::FaultKind;
@@ -83,7 +84,16 @@ pub(super) fn review(limits: &Limits, warnings: &Collector, notes: &Notes) {
         }
         review.review_bytes(&resource, &rate.default, 0);
         review.review_overrides(&resource);
+        review.review_spellings(&resource);
     }
+    let beyond = |name: &str, kind| {
+        let resource = Path::DOCUMENT.then(PathStep::Named("resource", name));
+        warnings.add(&resource, kind);
+    };
+    let closed = limits.closed_beyond_bound();
+    closed.for_each(|(name, _)| beyond(name, WarningKind::ClosedBeyondBound));
+    let allowed = limits.allowed_beyond_bound();
+    allowed.for_each(|name| beyond(name, WarningKind::AllowedBeyondBound));
 }
 
 struct Review<'a> {
@@ -97,11 +107,45 @@ impl Review<'_> {
     /// Checks each override once, under the first domain that has it.
     fn review_overrides(&self, resource: &Path<'_>) {
         for (domain, domains, of) in self.rate.override_uses() {
+            if self.is_not_let_in(of) {
+                let path = resource.then(PathStep::Named("domain", domain));
+                let alike = domains as u64 - 1;
+                self.warnings.add_alike(&path, WarningKind::NotLetIn, alike);
+            }
             if of.class != self.rate.default_class() {
                 let path = resource.then(PathStep::Named("domain", domain));
                 self.review_class(&path, of.class, domains as u64 - 1);
                 self.review_bytes(&path, of, domains as u64 - 1);
             }
+        }
+    }
+
+    /// Whether an entry leaves its domain the empty list of tiers of its resource, and states no limit. A limit of 0,
+    /// or an empty list of its own, is a ban, which is intended.
+    fn is_not_let_in(&self, of: &RateOverride) -> bool {
+        let stated = &of.stated;
+        stated.tiers.is_inherited()
+            && stated.hard.value().is_none()
+            && stated.quotas.value().is_none()
+            && self.limits.class(of.class).is_inaccessible()
+    }
+
+    /// Warns once of entries for addresses whose spellings are limited each by itself, because the resource does not
+    /// make domains of addresses. An entry that grants all, or nothing, does so in any spelling.
+    fn review_spellings(&self, resource: &Path<'_>) {
+        if self.rate.addresses().is_some() || !self.rate.networks.has_addresses() {
+            return;
+        }
+        let counts = |domain: &&str| {
+            let class = self.limits.class(self.rate.class_of(domain));
+            address(domain).is_some() && !class.grants_nothing() && !class.is_unlimited()
+        };
+        let mut spelt = self.rate.document_domains().filter(counts);
+        if let Some(first) = spelt.next() {
+            let path = resource.then(PathStep::Named("domain", first));
+            let alike = spelt.count() as u64;
+            self.warnings
+                .add_alike(&path, WarningKind::SpeltAddress, alike);
         }
     }
 

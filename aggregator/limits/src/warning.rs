@@ -126,6 +126,14 @@ pub enum WarningKind {
         /// How much.
         bytes: u64,
     },
+    /// More domains are granted nothing than agents learn.
+    ClosedBeyondBound,
+    /// More domains are let in, and nobody else, than agents learn.
+    AllowedBeyondBound,
+    /// An entry on a resource that lets in only listed domains states nothing that lets its domain in.
+    NotLetIn,
+    /// The entry of an address, whose spellings are limited each by itself.
+    SpeltAddress,
 }
 
 impl WarningKind {
@@ -153,6 +161,10 @@ impl WarningKind {
             Self::TierWithoutCooldown { .. } => "tier_without_cooldown",
             Self::RuleNeverMatches { .. } => "rule_never_matches",
             Self::ManyBytes { .. } => "many_bytes",
+            Self::ClosedBeyondBound => "closed_beyond_bound",
+            Self::AllowedBeyondBound => "allowed_beyond_bound",
+            Self::NotLetIn => "not_let_in",
+            Self::SpeltAddress => "spelt_address",
         }
     }
 
@@ -233,11 +245,38 @@ impl fmt::Display for WarningKind {
                 "a domain at its limit takes about {} of state, above 64 KiB",
                 Bytes(bytes)
             ),
+            Self::ClosedBeyondBound
+            | Self::AllowedBeyondBound
+            | Self::NotLetIn
+            | Self::SpeltAddress => f.write_str(self.about_entries()),
         }
     }
 }
 
 impl WarningKind {
+    /// What is the matter with entries of domains.
+    const fn about_entries(&self) -> &'static str {
+        match self {
+            Self::ClosedBeyondBound => {
+                "more domains have a limit of 0 than agents learn (64 KiB of names); the first ones in the order of \
+                 their names are refused from their first call, the others from their first denial on"
+            }
+            Self::AllowedBeyondBound => {
+                "more domains are let in than agents learn (64 KiB of names, 512 networks, 10,000 entries): the \
+                 others are refused from their first denial on, so that one call of each passes"
+            }
+            Self::NotLetIn => {
+                "always refused: the resource lets in only domains with limits of their own, and this entry states \
+                 none (tiers = \"none\" would let the domain in)"
+            }
+            Self::SpeltAddress => {
+                "each spelling of this address counts by itself, as ::ffff:192.0.2.1 beside 192.0.2.1: with \
+                 `addresses` all of them count as one domain"
+            }
+            _ => "",
+        }
+    }
+
     fn write_tiers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::TiersAddUp { sum, last } => write!(

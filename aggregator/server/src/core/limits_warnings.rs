@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tollgate_limits::versions::{Bans, Entered, LimitsBook, Version};
-use tollgate_limits::{Limits, RateResource, forgotten_by_documents};
+use tollgate_limits::{Limits, RateResource, WarningKind, forgotten_by_documents};
 use tollgate_shared::networks::NetworkText;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
@@ -79,23 +79,14 @@ pub(super) fn beyond_bound(before: Option<&Arc<Limits>>, latest: &Arc<Limits>) {
     let closed: BTreeSet<&str> = closed.map(|(resource, _)| resource).collect();
     for (resource, learnt) in latest.closed_beyond_bound() {
         if !closed.contains(resource) {
-            tracing::warn!(
-                resource,
-                learnt,
-                "more domains have a limit of 0 than agents learn (64 KiB of names); the first ones in the order of their \
-                 names are refused from their first call, the others from their first denial on"
-            );
+            tracing::warn!(resource, learnt, "{}", WarningKind::ClosedBeyondBound);
         }
     }
     let allowed = before.flat_map(|before| before.allowed_beyond_bound());
     let allowed: BTreeSet<&str> = allowed.collect();
     for resource in latest.allowed_beyond_bound() {
         if !allowed.contains(resource) {
-            tracing::warn!(
-                resource,
-                "more domains are let in than agents learn (64 KiB of names, 512 networks, 10,000 entries): the others are \
-                 refused from their first denial on, so that one call of each passes"
-            );
+            tracing::warn!(resource, "{}", WarningKind::AllowedBeyondBound);
         }
     }
 }
