@@ -165,28 +165,50 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
     ];
     let answer: HoldsView<Value> = operator::pages(url, LIST, &query, usize::MAX)?;
     let fits = |held: &&Value| held["number"].as_u64() == Some(number);
-    let epochs: Vec<&str> = answer
-        .holds
-        .iter()
-        .filter(fits)
-        .filter_map(|held| held["epoch"].as_str())
-        .collect();
-    match epochs.as_slice() {
-        [epoch] => Ok((agent.to_owned(), number, (*epoch).to_owned())),
+    let fitting: Vec<&Value> = answer.holds.iter().filter(fits).collect();
+    match one_of(&fitting) {
+        Some(epoch) => Ok((agent.to_owned(), number, epoch.to_owned())),
         // A partition without an answer may have it.
-        [] if !answer.partitions_missing.is_empty() => Err(Failure::Unavailable(format!(
-            "{resource_shown} {hold}: not found, and no aggregator answered for partitions {:?}: try again",
-            answer.partitions_missing
-        ))),
-        [] => Err(Failure::Log {
+        None if fitting.is_empty() && !answer.partitions_missing.is_empty() => {
+            Err(Failure::Unavailable(format!(
+                "{resource_shown} {hold}: not found, and no aggregator answered for partitions {:?}: try again",
+                answer.partitions_missing
+            )))
+        }
+        None if fitting.is_empty() => Err(Failure::Log {
             exit: Exit::No,
             text: format!("{resource_shown} {hold}: there is no such hold"),
         }),
-        several => Err(Failure::Data(format!(
-            "{hold}: {} agents of this name have such a hold; release by --agent",
-            several.len()
+        None => Err(Failure::Data(format!(
+            "{hold}: several agents of this name have such a hold, expected --domain, or --agent for all holds of \
+             each: {}",
+            candidates(&fitting)
         ))),
     }
+}
+
+/// The epoch of the hold that is meant: of several, as after a restart under the same name, the only one that counts.
+fn one_of<'h>(fitting: &[&'h Value]) -> Option<&'h str> {
+    let counts = |hold: &&&Value| hold["state"] == "held";
+    let hold = match fitting {
+        [hold] => hold,
+        several => {
+            let mut counting = several.iter().filter(counts);
+            counting.next().filter(|_| counting.next().is_none())?
+        }
+    };
+    hold["epoch"].as_str()
+}
+
+/// Holds that a number may mean, as `acme: held, 12s old`.
+fn candidates(holds: &[&Value]) -> String {
+    let line = |hold: &&Value| {
+        let text = |field: &str| escaped(hold[field].as_str().unwrap_or_default()).to_string();
+        let age = age(hold["age_us"].as_u64().unwrap_or_default());
+        format!("{}: {}, {age} old", text("domain"), text("state"))
+    };
+    let lines: Vec<String> = holds.iter().map(line).collect();
+    lines.join("; ")
 }
 
 fn ask(args: &HoldsArgs, domain: &Option<String>) -> Result<HoldsView<Value>, Failure> {
@@ -357,6 +379,22 @@ mod tests {
         let staged = ["--state", "staged"];
         assert_eq!(shown(&[], &staged), "no holds match");
         assert_eq!(shown(&[3], &[]), "no holds in the partitions that answered");
+    }
+
+    #[test]
+    fn the_one_hold_that_counts_is_meant() {
+        let hold = |state: &str, epoch: &str, age: u64| {
+            let age_us = age * 1_000_000;
+            serde_json::json!({ "domain": "acme", "state": state, "epoch": epoch, "age_us": age_us })
+        };
+        let (old, new) = (hold("lost", "e1", 75), hold("held", "e2", 12));
+        assert_eq!(one_of(&[&old]), Some("e1"));
+        assert_eq!(one_of(&[&old, &new]), Some("e2"));
+        assert_eq!(one_of(&[&old, &old]), None);
+        assert_eq!(one_of(&[&new, &old, &new]), None);
+        assert_eq!(one_of(&[]), None);
+        let shown = candidates(&[&old, &new]);
+        assert_eq!(shown, "acme: lost, 1m 15s old; acme: held, 12s old");
     }
 
     #[test]

@@ -160,20 +160,14 @@ async fn strict_copies_are_granted_before_use_within_the_limit() {
     assert!(again.is_ok(), "{again:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn copies_of_a_dead_process_are_free_after_its_timeout() {
-    let dir = directory(LIMITS);
-    let served = serve(dir.path(), &[]);
-    served.await_ready();
-    let job = agent(&served, "job").await;
-    let theirs = job.copies("sandbox");
-    // It takes copies, and then is silent for ever.
-    let mut dead = Dealer::named(served.agents, "dead", 1).await;
+/// An agent that takes two copies for `acme`, in a hold of this number, and then is silent for ever.
+async fn hold_and_die(served: &Served, name: &str, number: u64) {
+    let mut dead = Dealer::named(served.agents, name, 1).await;
     let (_, partitions, _) = dead.hello().await;
     let sender = dead.sender(1);
     let op = HoldOp {
         resource: 0,
-        number: 1,
+        number,
         at: sender.sent,
         action: HoldAction::Hold {
             domain: "acme",
@@ -183,9 +177,51 @@ async fn copies_of_a_dead_process_are_free_after_its_timeout() {
     let mut writer = Writer::new();
     write_holds(&mut writer, &sender, &["sandbox"], [op].into_iter());
     let partition = partition_of_resource("sandbox", partitions);
-    let taken = Instant::now();
     dead.append(partition, writer.as_slice()).await;
-    drop(dead);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_number_means_the_hold_that_counts_after_a_crash() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let web = agent(&served, "web").await;
+    let hold = web.copies("sandbox").reserve("new", 1).expect("room");
+    assert_eq!(hold.confirmed().await, Confirmation::Confirmed);
+    let view = served.json("/v1/holds");
+    let number = view["holds"][0]["number"].as_u64().expect("a number");
+    // The process that had the name before.
+    hold_and_die(&served, "web", number).await;
+    let both_listed = |view: &serde_json::Value| {
+        let holds = view["holds"].as_array().expect("a list");
+        holds.iter().filter(|of| of["number"] == number).count() == 2
+    };
+    served.await_json("/v1/holds", both_listed);
+    let web_hold = format!("web#{number}");
+    let (code, output) = release(&served, &web_hold);
+    assert_eq!(code, 65, "both count: {output}");
+    for text in ["new: held, ", "acme: held, ", " old", "expected --domain"] {
+        assert!(output.contains(text), "{text}: {output}");
+    }
+    served.await_json("/v1/holds", |view| {
+        let holds = view["holds"].as_array().expect("a list");
+        holds.iter().any(|of| of["state"] == "lost")
+    });
+    let (code, output) = release(&served, &web_hold);
+    assert_eq!(code, 0, "{output}");
+    assert_eq!(listed(&served, &["--state", "held"]), []);
+    assert_eq!(listed(&served, &["--state", "lost"]).len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_of_a_dead_process_are_free_after_its_timeout() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let job = agent(&served, "job").await;
+    let theirs = job.copies("sandbox");
+    let taken = Instant::now();
+    hold_and_die(&served, "dead", 1).await;
     until("acme is denied", || is_denied(&theirs, "acme")).await;
     until("acme is back", || !is_denied(&theirs, "acme")).await;
     let back_after = taken.elapsed();
