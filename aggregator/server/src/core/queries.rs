@@ -288,10 +288,11 @@ impl Views<'_> {
         let copies = latest.and_then(|version| version.limits.copies(resource));
         let limited = self.limited_as(resource, domain);
         let domain = &*limited;
-        // A resource's own pair, under its global limit, is ruled in the partition that gets its totals.
-        let index = match domain {
-            EVERYBODY => partition_of_resource(resource, count),
-            _ => partition_of_pair(resource, domain, count),
+        // Copies are ruled in the partition of their resource; a resource's own pair, under its global limit, in the
+        // partition that gets its totals.
+        let index = match copies.is_some() || domain == EVERYBODY {
+            true => partition_of_resource(resource, count),
+            false => partition_of_pair(resource, domain, count),
         };
         let partition = self.partitions.get(index as usize);
         let state = partition.and_then(|p| p.ruler.pair(resource, domain));

@@ -374,3 +374,15 @@ fn a_restarted_core_announces_and_shows_the_same() {
     let denied = announced(&again);
     assert_eq!(denied.len(), 2, "said once to everybody: {denied:?}");
 }
+
+#[test]
+fn a_pair_of_copies_is_shown_in_the_partition_that_rules_it() {
+    let mut world = World::new(LIMITS);
+    let partition = partition_of_resource("sandbox", PARTITIONS);
+    for n in 0..8 {
+        let domain = format!("tenant-{n}");
+        let pair = world.pair("sandbox", &domain);
+        assert_eq!(pair.partition, partition, "{domain}");
+        assert!(pair.limited_by_copies && !pair.configured, "{pair:?}");
+    }
+}
