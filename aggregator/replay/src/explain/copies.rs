@@ -95,6 +95,8 @@ struct CopiesReading<'a> {
     waiting: VecDeque<Delivered>,
     /// The latest statement about each scope, by its name.
     last: BTreeMap<String, ScopeStatement>,
+    /// Log time at the snapshot from which the log is read; `None`: it is read from its beginning.
+    begins: Option<Timestamp>,
     /// The append time of the last record that was applied.
     now: Timestamp,
     /// The operation at the requested log position, in words.
@@ -173,6 +175,7 @@ impl<'a> CopiesReading<'a> {
             source,
             asked,
             cursor: source.open(Stream::Hits, begun.partition, begun.next)?,
+            begins: older::begins_of(&begun),
             begun,
             waiting: VecDeque::new(),
             last,
@@ -467,6 +470,8 @@ impl<'a> CopiesReading<'a> {
             _ => format!("{words} had room at {at}"),
         };
         explanation.sentences = vec![of_scope, held_by(&explanation.holders, "then")];
+        let begins = self.begins.filter(|_| self.asked.until == FollowUntil::End);
+        explanation.sentences.extend(begins.map(older::unread_of));
     }
 }
 

@@ -20,6 +20,7 @@ use super::counts::window_of;
 use super::follow::FollowUntil;
 use super::history::{LATE, NumberedStatement, denial_of, push};
 use super::numbers::{self, Unnumbered};
+use super::older::{begins_of, unread_of};
 use super::open::unruled;
 use super::view::{DenialView, Explanation, StatementView};
 use super::{
@@ -87,6 +88,8 @@ struct FollowedTotals {
     stated: Vec<SourceStatement>,
     /// The newest instant of the totals.
     now: Timestamp,
+    /// Log time at the snapshot from which the log is read; `None`: it is read from its beginning.
+    begins: Option<Timestamp>,
     /// The limits in force at the instant that the question is about, or at the end; the first ones, if the instant is
     /// before them.
     version: Option<Arc<Version>>,
@@ -143,6 +146,7 @@ fn follow(
         totals: VecDeque::new(),
         stated: Vec::new(),
         now: Timestamp::ZERO,
+        begins: begins_of(begun),
         version: in_force(&begun.replay),
     };
     loop {
@@ -247,6 +251,8 @@ fn answer(
         let name = escaped(&asked.resource);
         let text = format!("the use of {name} by all domains was not denied{why}");
         explanation.sentences.push(text);
+        let begins = followed.begins.filter(|_| asked.until == FollowUntil::End);
+        explanation.sentences.extend(begins.map(unread_of));
         return Ok(explanation);
     };
     let stated = &stated[index];

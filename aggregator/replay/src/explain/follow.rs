@@ -29,6 +29,7 @@ use super::history::{
     Burst, ExplainedEntry, LATE, PairStatement, TakenBack, TierNow, Unremembered, push,
 };
 use super::numbers::{self, Unnumbered};
+use super::older::begins_of;
 use super::refused::RefusedCalls;
 use crate::fill;
 use crate::replay::{RecordResult, Replay, ReplayError};
@@ -118,13 +119,13 @@ impl PairFollow {
 
     /// Follows a pair from the beginning of a replay.
     pub fn new(begun: Begun, resource: &str, domain: &str) -> Self {
+        let begins = begins_of(&begun);
         let Begun {
             replay,
             next,
             partition,
             older,
         } = begun;
-        let begins = replay.engine().log_time().filter(|_| 0 < next);
         let version = replay.engine().version();
         let class = class_of(replay.engine().limits(), resource, domain);
         let pair = match replay.engine().look(resource, domain) {

@@ -22,7 +22,7 @@ use tollgate_shared::wire::statement::{Scope, Statement, StatementKind};
 use super::follow::FollowUntil;
 use super::history::{denial_of, key};
 use super::view::WindowView;
-use super::{AskedPair, ExplainError, replay_from};
+use super::{AskedPair, Begun, ExplainError, replay_from};
 use crate::range::Utc;
 use crate::replay::ReplayError;
 use crate::source::Source;
@@ -121,6 +121,20 @@ pub(super) fn unnamed_of(window: &WindowView, begins: Timestamp) -> Option<Strin
             Utc(begins)
         )
     })
+}
+
+/// Log time at the snapshot at which a replay begins; `None`: it begins with the log.
+pub(super) fn begins_of(begun: &Begun) -> Option<Timestamp> {
+    begun.replay.engine().log_time().filter(|_| 0 < begun.next)
+}
+
+/// What is not known where no denial was found in a log that was read from the snapshot of `begins` on.
+pub(super) fn unread_of(begins: Timestamp) -> String {
+    format!(
+        "the log lacks its beginning, and was read from the snapshot of {} on: denials that were over by then are not \
+         known",
+        Utc(begins)
+    )
 }
 
 /// What is not known of a denial that was in force at the snapshot of `before`.

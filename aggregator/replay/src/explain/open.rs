@@ -11,6 +11,7 @@ use tollgate_shared::wire::statement::Cause;
 use super::answer::{nearest, reason_of, version_view};
 use super::follow::{FollowUntil, PairFollow};
 use super::history::{EntryFate, key};
+use super::older::unread_of;
 use super::refused::{RefusedCalls, tally};
 use super::view::Explanation;
 use crate::fill;
@@ -115,14 +116,21 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until:
         explanation.sentences.push(text);
         return;
     }
+    let begins = follow.begins.filter(|_| until == FollowUntil::End);
+    let unread = begins.map(unread_of);
     let (reason, text) = by_limits.unwrap_or_else(|| match until {
         FollowUntil::Instant(at) => room(follow, at),
+        _ if unread.is_some() => (
+            "room",
+            "what is left of the log contains no denial of it".to_owned(),
+        ),
         _ => ("room", "the log contains no denial of it".to_owned()),
     });
     explanation.reason = reason;
     explanation
         .sentences
         .push(format!("{who} was not denied: {text}"));
+    explanation.sentences.extend(unread);
     if matches!(reason, "shadow" | "ignored")
         && let FollowUntil::Instant(at) = until
         && let Some(end) = would_have(follow, at)

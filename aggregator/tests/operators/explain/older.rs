@@ -158,6 +158,23 @@ async fn what_is_unknown_of_an_older_denial_is_said() {
         };
         // The record that stated it is gone.
         let short = log(code.position.offset + 1);
+        // Of a domain that was never denied nothing is claimed about what is gone.
+        let nobody = Question::Pair {
+            resource: resource.to_owned(),
+            domain: (0..).map(|n| format!("other-{n}")).find(|other| {
+                partition == partition_of_pair(resource, other, PARTITIONS) || resource == "sandbox"
+            }),
+            at: None,
+        };
+        let open = ask(&short, nobody.clone()).expect("an explanation");
+        let lacks = |found: &Explanation| {
+            found.sentences.iter().any(|one| {
+                one.contains("the log lacks its beginning") && one.contains("are not known")
+            })
+        };
+        assert!(!open.denied && lacks(&open), "{:?}", open.sentences);
+        let whole = ask(&log(0), nobody).expect("an explanation");
+        assert!(!whole.denied && !lacks(&whole), "{:?}", whole.sentences);
         check(&ask(&short, pair(resource, None)).expect("an explanation"));
         let later = wall().saturating_add(Span::from_secs(1_200));
         check(&ask(&short, pair(resource, Some(later))).expect("an explanation"));
