@@ -1,8 +1,8 @@
 //! What a new version forgets of what pairs have used.
 //!
 //! ```text
-//! before   windows 10/s, 1000/h    after   windows 10/s, 100/m      the minute keeps stamps of the hour
-//! before   windows 10/s, 1000/h    after   windows 10/s             the use of the hour is forgotten
+//! before   windows 10/s, 1000/h    after   windows 10/s, 100/m      the minute keeps the last minute of the hour
+//! before   windows 10/s, 1000/h    after   windows 10/s             of the hour, all but its last second is forgotten
 //! before   bucket 5/s              after   windows 5/s              the use of the bucket is forgotten
 //! ```
 //!
@@ -154,9 +154,13 @@ pub fn forgets(old: &RateClass, new: &RateClass) -> Vec<String> {
         .into_iter()
         .filter(|of| longest < *of)
         .collect();
+    let kept = match longest {
+        Span::ZERO => String::new(),
+        longest => format!(" but for its last \"{}\"", print_span(longest)),
+    };
     forgotten.extend(
         lost.into_iter()
-            .map(|of| format!("window \"{}\"", print_span(of))),
+            .map(|of| format!("window \"{}\"{kept}", print_span(of))),
     );
     if old.bucket.is_some() && new.bucket.is_none() {
         forgotten.push("the bucket".to_owned());
@@ -223,7 +227,7 @@ mod tests {
         assert_eq!(
             warnings(old, new),
             [
-                "resource \"a\": forgets what was used of window \"1h\"",
+                "resource \"a\": forgets what was used of window \"1h\" but for its last \"1m\"",
                 "resource \"a\": domain \"x\": forgets what was used of the bucket",
                 "resource \"a\": domain \"acme\": forgets what was used of window \"1s\", window \"1h\" (and 2 more domains)",
                 "resource \"b\": forgets what was used of quota \"month\" in \"UTC\", quota \"day\" in \"UTC\"",
