@@ -6,7 +6,9 @@
 //! ```
 //!
 //! Arguments: the tenant, and how many reports it asks for at the same time. Reports beyond the limit are refused, or
-//! wait for another one to end. Start it twice: both together make no more than the limit at a time.
+//! wait for another one to end. Start it twice: both together make no more than the limit at a time, apart from reports
+//! that both begin within the same milliseconds, before either knows of the other's. With `reserve = "strict"` and
+//! `reserve_confirmed` no report begins above the limit.
 
 use std::error::Error;
 use std::time::Duration;
