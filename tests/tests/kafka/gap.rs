@@ -12,11 +12,11 @@ use crate::everywhere::hit_much;
 use crate::fleet::{Aggregator, WITHIN, await_whole, command, directory, until};
 
 /// Does at once what retention does: removes everything before the end. Returns that offset.
-fn delete_all(kafka: &LocalKafka, topic: &str) -> i64 {
+pub fn delete_all(kafka: &LocalKafka, topic: &str, partition: u32) -> i64 {
     let mut client = ClientConfig::new();
     client.set("bootstrap.servers", kafka.bootstrap());
     let reader: BaseConsumer = client.create().expect("a consumer");
-    let number = PARTITION as i32;
+    let number = i32::try_from(partition).expect("small");
     let (_, end) = reader
         .fetch_watermarks(topic, number, WITHIN)
         .expect("watermarks");
@@ -51,7 +51,7 @@ pub fn records_lost_to_retention_are_reported_and_ruling_goes_on(kafka: &LocalKa
     // No aggregator runs; hits come, and are all removed before one is back.
     let topic = format!("{prefix}.hits");
     produce(kafka, &topic, &vec![b"whatever it was".to_vec(); 20]);
-    let next = delete_all(kafka, &topic);
+    let next = delete_all(kafka, &topic, PARTITION);
 
     let mut second = start("agg-2");
     let gap = second.line_with("records were removed before they could be read");

@@ -14,6 +14,8 @@ use tollgate_shared::time::Span;
 use tollgate_tests::conformance::{self, Medium, PARTITIONS};
 use tollgate_tests::kafka::LocalKafka;
 
+use crate::gap::delete_all;
+
 /// Far more than a loaded machine needs; a deadline for a broken one.
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -163,6 +165,39 @@ pub fn two_logs_follow_the_same_records(kafka: &LocalKafka) {
         }
         assert!(read.into_iter().eq(0..50));
     }
+}
+
+/// The library aborts the process if a partition is assigned again before it has begun to fetch, in most runs of a few.
+pub fn a_log_without_its_beginning_is_read_and_followed_from_what_is_left(kafka: &LocalKafka) {
+    let config = config(kafka.bootstrap(), kafka.fresh_name("left"));
+    let mut open = Open::of(&config);
+    for n in 0..20 {
+        assert_eq!(open.append(Ticket(n)), Ok(n));
+    }
+    let first = delete_all(kafka, &format!("{}.hits", config.topic_prefix), 1);
+    assert_eq!(first, 20);
+    assert_eq!(open.append(Ticket(20)), Ok(20));
+    for _ in 0..20 {
+        let mut reader = KafkaReader::open(&config, Stream::Hits, 1, 0).expect("reads");
+        let gone = reader.read().expect("reads");
+        let KafkaRead::Gone { wanted, first } = gone else {
+            panic!("{gone:?}");
+        };
+        assert_eq!((wanted, first), (0, 20));
+        let read = reader.read().expect("reads");
+        let KafkaRead::Records(records) = read else {
+            panic!("{read:?}");
+        };
+        assert_eq!(records.len(), 1);
+    }
+    // Each begins anew, before the one before it has received anything.
+    for _ in 0..20 {
+        open.log.follow(Stream::Hits, 1, 0);
+    }
+    for _ in 0..20 {
+        open.find(|event| matches!(event, LogEvent::Gap { next: 20, .. }).then_some(()));
+    }
+    open.find(|event| matches!(event, LogEvent::Delivered { .. }).then_some(()));
 }
 
 pub fn the_first_record_since_an_instant_is_found(kafka: &LocalKafka) {

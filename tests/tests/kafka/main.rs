@@ -52,9 +52,10 @@ use large::{
 };
 use limits::limits_are_pushed_listed_compared_and_rolled_back;
 use log::{
-    a_broker_that_returns_is_reported_once, kafka_keeps_every_promise_of_a_log,
-    missing_topics_are_made_and_unfit_ones_refused, the_first_record_since_an_instant_is_found,
-    two_logs_follow_the_same_records,
+    a_broker_that_returns_is_reported_once,
+    a_log_without_its_beginning_is_read_and_followed_from_what_is_left,
+    kafka_keeps_every_promise_of_a_log, missing_topics_are_made_and_unfit_ones_refused,
+    the_first_record_since_an_instant_is_found, two_logs_follow_the_same_records,
 };
 use pairs::either_of_two_groups_may_be_killed_without_extra_calls;
 use public_key::no_writer_of_hits_can_stop_a_partition;
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         missing_topics_are_made_and_unfit_ones_refused,
         two_logs_follow_the_same_records,
         the_first_record_since_an_instant_is_found,
+        a_log_without_its_beginning_is_read_and_followed_from_what_is_left,
         a_broker_that_returns_is_reported_once,
         snapshots_are_read_whole_or_skipped,
         hourly_snapshots_stay_where_configured,

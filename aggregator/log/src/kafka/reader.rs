@@ -34,6 +34,9 @@ pub struct KafkaReader {
     number: i32,
     next: u64,
     end: u64,
+    /// Whether the client fetches already. The library aborts the process if a partition is assigned again before its
+    /// first fetch has begun, so a client gets one assignment, and that late.
+    is_assigned: bool,
 }
 
 /// The result of reading on.
@@ -183,24 +186,39 @@ impl KafkaReader {
         partition: u32,
         from: u64,
     ) -> Result<Self, KafkaFault> {
-        let mut reader = Self {
+        Ok(Self {
             client: consumer::create(config)?,
             topic: Names::of(config).of_stream(stream).to_owned(),
             number: i32::try_from(partition).unwrap_or(i32::MAX),
             config: config.clone(),
             next: from,
             end: 0,
-        };
-        reader.assign()?;
-        Ok(reader)
+            is_assigned: false,
+        })
     }
 
+    /// Begins to fetch, if the client does not yet.
     fn assign(&mut self) -> Result<(), KafkaFault> {
+        if self.is_assigned {
+            return Ok(());
+        }
         let mut list = TopicPartitionList::new();
         let offset = Offset::Offset(i64::try_from(self.next).unwrap_or(i64::MAX));
         list.add_partition_offset(&self.topic, self.number, offset)
             .and_then(|()| self.client.assign(&list))
-            .map_err(|error| unreachable(&self.config, error))
+            .map_err(|error| unreachable(&self.config, error))?;
+        self.is_assigned = true;
+        Ok(())
+    }
+
+    /// Reads on from `next`, which is not where the client is.
+    fn leap(&mut self, next: u64) -> Result<(), KafkaFault> {
+        if self.is_assigned {
+            self.client = consumer::create(&self.config)?;
+            self.is_assigned = false;
+        }
+        self.next = next;
+        Ok(())
     }
 
     /// Reads on.
@@ -220,14 +238,15 @@ impl KafkaReader {
             self.end = unsigned(end);
             let first = unsigned(first);
             if self.next < first {
-                let wanted = std::mem::replace(&mut self.next, first);
-                self.assign()?;
+                let wanted = self.next;
+                self.leap(first)?;
                 return Ok(KafkaRead::Gone { wanted, first });
             }
         }
         if self.end <= self.next {
             return Ok(KafkaRead::End);
         }
+        self.assign()?;
         let records = self.poll()?;
         Ok(match records.is_empty() {
             // The rest before the end was only transaction markers.
