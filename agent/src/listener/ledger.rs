@@ -21,8 +21,9 @@ pub(crate) const LEASE: Span = Span::from_secs(60);
 /// The same for copies, because their holders may be gone after as long.
 pub(crate) const LEASE_OF_COPIES: Span = Span::from_secs(2);
 
-/// A log with the same generation and another identity is accepted as a new log after nothing has been received of
-/// the old one for this long; until then it counts as another fleet's.
+/// A log with another identity, and no higher generation, is accepted as a new log after nothing has been received of
+/// the old one for this long; until then it counts as another fleet's. A fleet that moved to other topics, or began anew,
+/// has such a log, whose generation says nothing about that of the old one.
 const GIVE_UP_LOG: Span = Span::from_secs(2);
 
 /// A topic: a resource's, or the control topic.
@@ -72,10 +73,9 @@ impl Ledger {
         }
         let patience = match found.generation.cmp(&log.generation) {
             Ordering::Greater => Span::ZERO,
-            Ordering::Equal => GIVE_UP_LOG,
-            // The log is older than the known one: ignored, unless the known one is gone and none of its denials
-            // holds any more.
-            Ordering::Less => LEASE,
+            // The known log as it was before: ignored, unless no denial of it holds any more.
+            Ordering::Less if found.random == log.random => LEASE,
+            Ordering::Equal | Ordering::Less => GIVE_UP_LOG,
         };
         if now.since(*last_stated) < patience {
             return LogComparison::Foreign;
@@ -273,6 +273,31 @@ mod tests {
         );
         assert_eq!(
             ledger.log(&watermark(1, 2, 0), NOW.plus(Span::from_secs(3))),
+            LogComparison::Recreated(u32::MAX)
+        );
+    }
+
+    #[test]
+    fn a_new_log_replaces_a_lost_one_of_a_higher_generation() {
+        let mut ledger = Ledger::default();
+        let after = |secs| NOW.plus(Span::from_secs(secs));
+        ledger.log(&watermark(3, 1, 0), NOW);
+        let new = watermark(1, 2, 0);
+        assert_eq!(ledger.log(&new, after(1)), LogComparison::Foreign);
+        // The same log as it was before: a journal whose backup was restored without a word.
+        let before = watermark(2, 1, 0);
+        assert_eq!(ledger.log(&before, after(59)), LogComparison::Foreign);
+        assert_eq!(
+            ledger.log(&new, after(2)),
+            LogComparison::Recreated(u32::MAX)
+        );
+        assert_eq!(ledger.log(&before, after(2)), LogComparison::Recreated(2));
+        assert_eq!(
+            ledger.log(&watermark(1, 1, 0), after(61)),
+            LogComparison::Foreign
+        );
+        assert_eq!(
+            ledger.log(&watermark(1, 1, 0), after(62)),
             LogComparison::Recreated(u32::MAX)
         );
     }
