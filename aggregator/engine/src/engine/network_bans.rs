@@ -77,7 +77,7 @@ impl NetworkBans {
     }
 
     /// The ban of this network itself, on a resource or everywhere.
-    pub fn get(&self, resource: Option<&str>, network: &str) -> Option<Ban> {
+    fn get(&self, resource: Option<&str>, network: &str) -> Option<Ban> {
         self.bans.get(network)?.of(resource)
     }
 

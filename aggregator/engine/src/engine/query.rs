@@ -310,21 +310,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Until when a domain is banned by name: on a resource, or everywhere.
-    pub fn ban(&self, resource: Option<&str>, domain: &str) -> Option<Timestamp> {
-        if let Some(ban) = self.amended.network(resource, domain) {
-            return Some(ban.until);
-        }
-        let ban = match resource {
-            Some(resource) => {
-                let identity = self.identities.of_resource(resource).of(domain);
-                self.amended.pair(identity).ban
-            }
-            None => self.amended.domain(domain),
-        };
-        ban.map(|ban| ban.until)
-    }
-
     /// Number of bans and pardons in force.
     pub fn amended(&self) -> usize {
         self.amended.len()

@@ -168,8 +168,14 @@ impl Bans {
     /// Whether this domain is banned by itself, on a resource or everywhere, as far as the log says; a ban may have ended
     /// since.
     pub fn has(&self, resource: Option<&str>, domain: &str) -> bool {
+        self.lasts(resource, domain, Timestamp::ZERO)
+    }
+
+    /// Whether this domain is banned by itself at `now`, on a resource or everywhere.
+    pub fn lasts(&self, resource: Option<&str>, domain: &str, now: Timestamp) -> bool {
         let bans = self.by_resource.get(&resource.map(Box::from));
-        bans.is_some_and(|bans| bans.contains_key(&Banned::of(domain)))
+        let ban = bans.and_then(|bans| bans.get(&Banned::of(domain)));
+        ban.is_some_and(|ban| now < ban.until)
     }
 
     /// A ban of a network that contains this domain, of the resource or of every resource, which is the first value then

@@ -302,11 +302,6 @@ impl Ruler {
         Some(self.engine.pair(resource, domain)?.denial?.denial)
     }
 
-    /// Whether a domain is banned by name: on a resource, or everywhere.
-    pub fn is_banned(&self, resource: Option<&str>, domain: &str) -> bool {
-        self.engine.ban(resource, domain).is_some()
-    }
-
     /// The number of bans and pardons that last.
     pub fn amended(&self) -> usize {
         self.engine.amended()

@@ -356,16 +356,20 @@ impl Views<'_> {
 
     fn can_pardon(&self, resource: &str, domain: &str) -> Result<(), AmendmentRefused> {
         let index = partition_of_pair(resource, domain, self.settings.partitions);
-        let Some(partition) = self.ruled(index) else {
-            return Ok(());
-        };
-        let why = match partition.ruler.denial(resource, domain) {
-            None => "it is not denied",
-            Some(denial) if denial.cause == Cause::Banned => "it is banned: see `tollgate unban`",
-            Some(denial) if denial.end == Timestamp::MAX => {
+        let banned = "it is banned: see `tollgate unban`";
+        let why = match self
+            .ruled(index)
+            .map(|one| one.ruler.denial(resource, domain))
+        {
+            // Another aggregator rules the pair, and knows whether it is denied. Bans are known here.
+            None if self.is_banned_anyhow(resource, domain) => banned,
+            None => return Ok(()),
+            Some(None) => "it is not denied",
+            Some(Some(denial)) if denial.cause == Cause::Banned => banned,
+            Some(Some(denial)) if denial.end == Timestamp::MAX => {
                 "its limits never let it in: see `tollgate limits`"
             }
-            Some(_) => return Ok(()),
+            Some(Some(_)) => return Ok(()),
         };
         Err(AmendmentRefused::Nothing {
             what: format!("{} {}: {why}", escaped(resource), escaped(domain)),
@@ -373,23 +377,19 @@ impl Views<'_> {
     }
 
     fn is_banned(&self, resource: Option<&str>, domain: &str) -> Result<(), AmendmentRefused> {
-        let count = self.settings.partitions;
-        let asked: Vec<_> = match resource {
-            Some(resource) if self.is_copies(resource).is_ok() => {
-                vec![partition_of_resource(resource, count)]
-            }
-            Some(resource) => vec![partition_of_pair(resource, domain, count)],
-            None => (0..count).collect(),
-        };
-        let asked: Option<Vec<_>> = asked.into_iter().map(|index| self.ruled(index)).collect();
-        let is_banned = asked.is_none_or(|asked| {
-            let mut asked = asked.into_iter();
-            asked.any(|partition| partition.ruler.is_banned(resource, domain))
-        });
-        match is_banned {
+        match { self.limits.book.bans() }.lasts(resource, domain, self.log_now()) {
             true => Ok(()),
             false => Err(self.not_banned(resource, domain)),
         }
+    }
+
+    /// Whether a ban of the domain, or of a network with it, holds on the resource.
+    fn is_banned_anyhow(&self, resource: &str, domain: &str) -> bool {
+        let (bans, now) = (self.limits.book.bans(), self.log_now());
+        let is_banned = |on| bans.lasts(on, domain, now);
+        is_banned(Some(resource))
+            || is_banned(None)
+            || bans.around(Some(resource), domain, now).is_some()
     }
 
     fn not_banned(&self, resource: Option<&str>, domain: &str) -> AmendmentRefused {
