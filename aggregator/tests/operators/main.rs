@@ -19,3 +19,4 @@ mod record_keys;
 mod shadow;
 #[path = "../support/mod.rs"]
 mod support;
+mod unlimited_copies;

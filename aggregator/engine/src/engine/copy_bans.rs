@@ -51,7 +51,12 @@ impl Engine {
         if self.amended.len() == 0 {
             return false;
         }
-        let Some(held) = self.holders.all().get(index).filter(|held| held.stated) else {
+        let Some(held) = self
+            .holders
+            .all()
+            .get(index)
+            .filter(|held| held.standing.stated)
+        else {
             return false;
         };
         let domain = admit_domain(domain);

@@ -8,6 +8,9 @@
 //!                  forgotten      not even the fact that it was over is kept
 //! ```
 //!
+//! A resource whose limits are gone is kept without limits while agents hold copies of it, or some are staged: if a later
+//! version limits it again, its copies count at once, and none is granted twice.
+//!
 //! Here is what changes several resources at once: an agent goes, an epoch ends, a tick, a limits version.
 //! Knows nothing of records. What stays true: a gone agent or an epoch that is over holds nothing; every
 //! agent that has holds also sends heartbeats, so that each is gone some time after its last record.
@@ -37,14 +40,22 @@ pub(super) struct AgentProcess {
     pub epoch: u128,
 }
 
-/// One copy-limited resource.
+/// One resource whose copies are counted.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub name: Arc<str>,
     pub copies: Copies,
-    /// Whether its denials are stated: false if its namespace ignores what is configured.
-    pub stated: bool,
+    pub standing: Standing,
     pub denied: DeniedScopes,
+}
+
+/// What the limits in force say of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// Whether they limit it. If not, its copies are only counted, until none is left.
+    pub is_limited: bool,
+    /// Whether its denials are stated: false if nothing limits it, or its namespace ignores what is configured.
+    pub stated: bool,
 }
 
 /// All copy-limited resources and agents of a partition.
@@ -69,12 +80,44 @@ pub(super) struct SenderStatus {
     pub twin: bool,
 }
 
+impl Standing {
+    fn of(resource: &str, limits: &Limits) -> Self {
+        let is_limited = limits.copies(resource).is_some();
+        Self {
+            is_limited,
+            stated: is_limited && !limits.namespace_of(resource).ignore_configured,
+        }
+    }
+}
+
+/// The limits on a resource's copies; without bound if nothing limits it.
+pub(super) fn copy_limits(resource: &str, limits: &Limits) -> Arc<CopyLimits> {
+    let unlimited = || CopyLimits::builder(u64::MAX).build();
+    let of = limits.copies(resource);
+    Arc::new(of.map_or_else(unlimited, CopyLimits::from))
+}
+
 impl Held {
+    /// A resource without denials.
+    pub fn new(name: Arc<str>, copies: Copies, limits: &Limits) -> Self {
+        Self {
+            standing: Standing::of(&name, limits),
+            name,
+            copies,
+            denied: DeniedScopes::default(),
+        }
+    }
+
+    /// Whether it is kept although nothing limits it.
+    fn is_kept(&self, limits: &Limits) -> bool {
+        0 < self.copies.kept() && limits.namespace_of(&self.name).allow_unconfigured
+    }
+
     /// States what has changed about the scopes in `out`.
     pub fn follow(&mut self, out: &Effects, sink: &mut StatementSink<'_>) {
         for (scope, _) in out.scopes() {
             self.denied
-                .follow(&self.name, &self.copies, self.stated, scope, sink);
+                .follow(&self.name, &self.copies, self.standing.stated, scope, sink);
         }
     }
 }
@@ -85,7 +128,7 @@ impl Holders {
         let held = self.held.iter_mut().map(|held| Held {
             name: Arc::clone(&held.name),
             copies: held.copies.freeze(),
-            stated: held.stated,
+            standing: held.standing,
             denied: held.denied.clone(),
         });
         Self {
@@ -97,8 +140,8 @@ impl Holders {
         }
     }
 
-    /// The index of a resource, which is added if necessary; valid until the next version. `None` if it is
-    /// not limited by copies.
+    /// The index of a resource, which is added if necessary; valid until the next version or tick. `None` if it is
+    /// not limited by copies, and none are kept of it.
     pub fn open(
         &mut self,
         name: &str,
@@ -106,26 +149,18 @@ impl Holders {
         key: NameKey,
         log_time: Option<Timestamp>,
     ) -> Option<usize> {
-        let resource = limits.copies(name)?;
-        Some(match self.find(name) {
-            Ok(index) => index,
-            Err(index) => {
-                let mut copies = Copies::new(Arc::new(CopyLimits::from(resource)), key);
-                if let Some(now) = log_time {
-                    copies.tick(now, &mut Effects::new());
-                }
-                self.held.insert(
-                    index,
-                    Held {
-                        name: name.into(),
-                        copies,
-                        stated: !limits.namespace_of(name).ignore_configured,
-                        denied: DeniedScopes::default(),
-                    },
-                );
-                index
-            }
-        })
+        let index = match self.find(name) {
+            Ok(index) => return Some(index),
+            Err(index) => index,
+        };
+        limits.copies(name)?;
+        let mut copies = Copies::new(copy_limits(name, limits), key);
+        if let Some(now) = log_time {
+            copies.tick(now, &mut Effects::new());
+        }
+        let held = Held::new(name.into(), copies, limits);
+        self.held.insert(index, held);
+        Some(index)
     }
 
     /// The index of a resource, or the one at which it would be inserted.
@@ -279,23 +314,29 @@ impl Holders {
             held.follow(&self.out, sink);
             sink.next();
         }
+        if self.held.iter().any(|held| !held.standing.is_limited) {
+            self.held
+                .retain(|held| held.standing.is_limited || held.is_kept(limits));
+        }
     }
 
-    /// Brings a version into force: resources that it limits go on under it, others are dropped.
+    /// Brings a version into force: resources that it limits go on under it, others are kept while copies of them are.
     pub fn new_limits(&mut self, before: &Limits, limits: &Limits, sink: &mut StatementSink<'_>) {
         for held in &mut self.held {
-            let Some(resource) = limits.copies(&held.name) else {
-                held.denied.lift_all(&held.name, sink);
-                continue;
-            };
-            if before.copies(&held.name) != Some(resource) {
-                held.copies.new_limits(Arc::new(CopyLimits::from(resource)));
+            if before.copies(&held.name) != limits.copies(&held.name) {
+                held.copies.new_limits(copy_limits(&held.name, limits));
             }
-            held.stated = !limits.namespace_of(&held.name).ignore_configured;
-            held.denied
-                .again(&held.name, &held.copies, held.stated, sink);
+            held.standing = Standing::of(&held.name, limits);
+            match held.standing.is_limited {
+                true => {
+                    let stated = held.standing.stated;
+                    held.denied.again(&held.name, &held.copies, stated, sink);
+                }
+                false => held.denied.lift_all(&held.name, sink),
+            }
         }
-        self.held.retain(|held| limits.copies(&held.name).is_some());
+        self.held
+            .retain(|held| held.standing.is_limited || held.is_kept(limits));
     }
 
     /// States every denial in force again.

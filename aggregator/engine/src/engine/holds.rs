@@ -39,7 +39,7 @@ pub(super) enum Admission {
         /// The number of the sender in it.
         agent: AgentIx,
     },
-    /// It is not limited by copies, and operations are let through.
+    /// It is not limited by copies, none are kept of it, and operations are let through.
     Free,
     /// It is not limited by copies, and operations are refused.
     Unconfigured,
@@ -135,7 +135,8 @@ impl Engine {
             }
         }
         let door = |name: &&str| {
-            if limits.copies(name).is_none() {
+            let is_kept = || self.holders.find(name).is_ok();
+            if limits.copies(name).is_none() && !is_kept() {
                 return match limits.namespace_of(name).allow_unconfigured {
                     true => Admission::Free,
                     false => Admission::Unconfigured,
@@ -312,7 +313,7 @@ fn apply(
             min,
         } => {
             let ask = ask(id, at, domain, asked);
-            reserve(copies, ask, min, held.stated, out).map(|(granted, scope)| {
+            reserve(copies, ask, min, held.standing.stated, out).map(|(granted, scope)| {
                 counts.granted += u64::from(granted);
                 counts.not_granted += u64::from(asked - granted);
                 Some(HoldStatus {

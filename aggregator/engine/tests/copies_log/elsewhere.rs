@@ -37,6 +37,40 @@ fn copies_of_unlimited_resources_are_not_kept() {
 }
 
 #[test]
+fn copies_count_on_while_nothing_limits_their_resource() {
+    let limited = "[copies.sandbox]\nlimit = 2\n";
+    let mut play = Play::of(limited);
+    let mut web = agent("web", 1);
+    play.ops(&mut web, &[(1, hold("acme", 2))]);
+    assert_eq!(play.output()[0], "denied acme at 2");
+    play.version("");
+    assert_eq!(play.output(), ["open acme"]);
+    play.ops(&mut web, &[(2, hold("acme", 3))]);
+    assert_eq!(play.output(), ["web: hold 2 has 3"], "none too many");
+    play.tick();
+    play.restart();
+    assert_eq!(play.total(), 5);
+    // What a later version limits counts at once.
+    play.version(limited);
+    let reserve = HoldAction::Reserve {
+        domain: "acme",
+        copies: 1,
+        min: 1,
+    };
+    play.ops(&mut web, &[(3, reserve)]);
+    assert_eq!((play.total(), play.copies_of("acme")), (5, 5));
+    play.version("");
+    play.ops(&mut web, &[(1, release(2)), (2, release(3))]);
+    assert_eq!((play.total(), play.engine.copies().count()), (0, 1));
+    play.tick();
+    assert_eq!(play.engine.copies().count(), 0, "nothing is left to count");
+    play.version(limited);
+    play.ops(&mut web, &[(4, hold("acme", 1))]);
+    play.version("[namespace.\"*\"]\nallow_unconfigured = false\n");
+    assert_eq!(play.engine.copies().count(), 0, "its calls are refused");
+}
+
+#[test]
 fn a_lost_verdict_on_uncounted_copies_is_repeated_on_request() {
     let reserve = HoldAction::Reserve {
         domain: "acme",

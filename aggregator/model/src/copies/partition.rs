@@ -14,7 +14,7 @@ use super::holds::{HoldsModel, Process};
 use super::input::{
     AgentFate, CopiesAct, CopiesOutcome, DueVerdict, EndReason, ModelStatus, RecordTurn, SentBy,
 };
-use super::limits::{CopiesVersion, CopyScope};
+use super::limits::{CopiesVersion, CopyScope, HoldLimits};
 use super::standing::{CopyBans, CopyStanding};
 
 /// Number of counted ticks for which processes that are gone and epochs that are over are remembered: ten minutes.
@@ -144,8 +144,11 @@ impl CopiesModel {
         self.log_us.max(self.limits_us)
     }
 
-    /// The state of a resource, if the limits limit its copies.
+    /// The state of a resource, if the limits limit its copies, or copies of it are kept from when limits did.
     pub(super) fn open(&mut self, name: &str) -> Option<&mut HeldResource> {
+        if self.resources.contains_key(name) {
+            return self.resources.get_mut(name);
+        }
         let limited = self.limits.resources.get(name)?;
         let now_us = self.log_us;
         let held = { self.resources.entry(name.to_owned()) }.or_insert_with(|| HeldResource {
@@ -168,13 +171,28 @@ impl CopiesModel {
     pub fn new_limits(&mut self, version: u64, limits: CopiesVersion, at_us: u64) {
         (self.version, self.limits, self.limits_us) = (version, limits, at_us);
         self.bans.state_all_again(&self.limits, at_us);
-        let limited = &self.limits.resources;
-        self.resources.retain(|name, held| {
-            let found = limited.get(name);
-            held.holds.limits = found.map(|of| of.limits.clone()).unwrap_or_default();
-            found.is_some()
-        });
+        for (name, held) in &mut self.resources {
+            let found = self.limits.resources.get(name);
+            let limits = found.map(|of| of.limits.clone());
+            let kept_max = held.holds.limits.kept_max;
+            // Without limits, agents' copies and transfers count on, so that later limits find them.
+            held.holds.limits = limits.unwrap_or_else(|| HoldLimits {
+                domain: u64::MAX,
+                kept_max,
+                ..HoldLimits::default()
+            });
+        }
+        self.drop_unused();
         self.settle();
+    }
+
+    /// Drops the resources that nothing limits, unless copies of them are kept and operations on them accepted.
+    fn drop_unused(&mut self) {
+        let limits = &self.limits;
+        self.resources.retain(|name, held| {
+            let is_kept = !held.holds.holds.is_empty() || !held.holds.staged.is_empty();
+            limits.resources.contains_key(name) || (is_kept && !limits.refuses_others)
+        });
     }
 
     /// Brings the version of an operator's act into force at an instant. `act` is `None` if the
@@ -290,6 +308,7 @@ impl CopiesModel {
                 outcome.state_verdict((&process, name), Some(ended));
             }
         }
+        self.drop_unused();
         self.settle();
         outcome
     }

@@ -245,8 +245,9 @@ impl CopiesModel {
         parts: &[ModelPart<'_>],
         outcome: &mut CopiesOutcome,
     ) {
-        let limited = &self.limits.resources;
-        for part in parts.iter().filter(|of| !limited.contains_key(of.resource)) {
+        let is_counted =
+            |name| self.limits.resources.contains_key(name) || self.resources.contains_key(name);
+        for part in parts.iter().filter(|of| !is_counted(of.resource)) {
             for number in part.awaiting.iter().chain(&part.asked) {
                 let status = match self.limits.refuses_others {
                     true => ModelStatus::of(*number, 0).refused(HoldRefusal::Unconfigured),

@@ -16,13 +16,13 @@ use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names::NAME_BYTES_MAX;
 
 use super::super::Engine;
-use super::super::holders::{AgentProcess, Held, Holders};
-use super::super::scopes::{DeniedScopes, StatedScope};
+use super::super::holders::{AgentProcess, Held, Holders, copy_limits};
+use super::super::scopes::StatedScope;
 use super::read::Cursor;
 use super::write::{Chunks, write_text};
 use super::{SnapshotFault, kind};
 use crate::copies::silence::{LastHeartbeat, Silence};
-use crate::copies::{Copies, CopiesScope, CopyLimits};
+use crate::copies::{Copies, CopiesScope};
 use crate::varint;
 
 /// Bytes of a piece: several fit in a chunk.
@@ -158,15 +158,9 @@ impl CopiesReader {
             return Ok(());
         }
         let limits = engine.steps.newest().limits.clone();
-        let resource = limits.copies(&name).ok_or(broken)?;
-        let limits_of = Arc::new(CopyLimits::from(resource));
+        let limits_of = copy_limits(&name, &limits);
         let copies = Copies::restore(&bytes, limits_of, engine.name_key()).map_err(|_| broken)?;
-        let held = Held {
-            name: name.clone(),
-            copies,
-            stated: !limits.namespace_of(&name).ignore_configured,
-            denied: DeniedScopes::default(),
-        };
+        let held = Held::new(name.clone(), copies, &limits);
         if !engine.holders.put(held) {
             return Err(broken);
         }
