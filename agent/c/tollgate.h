@@ -122,7 +122,7 @@ size_t tg_last_error(char *buffer, size_t capacity);
  *   domain_key_file      domains leave this process as keyed hashes
  *   epoch_file           the file by which this agent's successor gives its copies back
  *   kill_switch          on: denials are ignored
- *   flush_relaxed_ms     how long calls far from limits wait to be sent; default 50
+ *   flush_relaxed_ms     how long calls far from limits wait to be sent; default 60
  *   tls_ca_file          the CAs that may have issued the aggregators' certificate, or `system`; aggregators on other
  *                        machines need it
  *   tls_server_name      the name in that certificate, at every address; default: the host of the first aggregator

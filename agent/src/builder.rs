@@ -86,7 +86,7 @@ impl Default for AgentBuilder {
             on_near: None,
             on_hold: None,
             epoch_file: None,
-            flush_relaxed: Duration::from_millis(50),
+            flush_relaxed: Duration::from_millis(60),
         }
     }
 }
@@ -312,7 +312,7 @@ impl AgentBuilder {
     }
 
     /// How long calls that are not urgent wait before the agent sends them: at most a second; zero sends all at once.
-    /// Default: 50 ms.
+    /// Default: 60 ms.
     ///
     /// Calls of pairs that are far from their limits are sent together, which costs the agent and the aggregators a
     /// fraction of sending each by itself. Calls of pairs near their limits or denied lately, bursts that could soon

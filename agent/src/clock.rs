@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! awake      many calls, or urgent ones       the flusher updates both numbers
-//! dozing     few calls                        calls read the real clock; the flusher comes every 50 ms
+//! dozing     few calls                        calls read the real clock; the flusher comes every 60 ms
 //! asleep     no call for 20 ms                the first call reads the real clock, and makes it doze
 //! ```
 //!

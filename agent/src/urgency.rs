@@ -15,22 +15,22 @@
 //!
 //! **Why this is early enough.** Aggregators publish a notice of a pair when a fifth of its least limit L is left (if
 //! `near` is smaller, the public limits state a smaller L). Until an agent acts on the notice, two times pass: the
-//! wait W of the calls that brought the pair there (50 ms), and the notice's way (an aggregator publishes one for a
-//! pair at most every 20 ms, then some milliseconds of ruling and network), together T = 80 ms. In T all agents
+//! wait W of the calls that brought the pair there (60 ms), and the notice's way (an aggregator publishes one for a
+//! pair at most every 20 ms, then some milliseconds of ruling and network), together T = 90 ms. In T all agents
 //! together must not use that fifth. So each agent has a *level* for the pair, which rises by a copy with each copy
 //! and falls by L/4 a second, and its calls are urgent while the level is above L/40:
 //!
-//! - A steady use below L/4 a second in each of ten agents is 10 · L/4 · 80 ms = L/5 in T: exactly what is left. So is
-//!   a use of 2.5 L a second, spread over any number of agents.
+//! - A steady use below L/4 a second in each of eight agents is 8 · L/4 · 90 ms = 0.18 L in T, less than is left. So is a
+//!   use of 2 L a second, spread over any number of agents.
 //! - A sudden use: each agent holds back less than L/40 before its calls are urgent; eight agents L/5.
 //!
-//! So if up to ten agents use one pair evenly, or eight begin to at one instant, the notice arrives before the pair is
-//! full, and from then on nothing waits. Beyond that (a hundred agents that suddenly use several times what one pair may
-//! have, each a little, or overrides that lower limits in a version that the agent does not know yet) the pair's first denial may come W
-//! later than it could. The excess is then what is offered in W, once: a pair with a denial or a notice stays urgent.
-//! That is law 8 with a denial delay that is longer by W, for a pair that was quiet. A single copy is never urgent by
-//! its level alone if L is at least 5: a copy less than the fifth may be in flight. Below 5 nothing waits, since a
-//! fifth is less than a whole copy.
+//! So if up to eight agents use one pair, evenly or from one instant on, the notice arrives before the pair is
+//! full, and from then on nothing waits. Beyond that (a hundred agents that suddenly use several times what one pair
+//! may have, each a little, or overrides that lower limits in a version that the agent does not know yet) the pair's
+//! first denial may come W later than it could. The excess is then what is offered in W, once: a pair with a denial or
+//! a notice stays urgent. That is law 8 with a denial delay that is longer by W, for a pair that was quiet. A single
+//! copy is never urgent by its level alone if L is at least 5: a copy less than the fifth may be in flight. Below 5
+//! nothing waits, since a fifth is less than a whole copy.
 //!
 //! An agent with many calls has many pairs whose level is above L/40 by chance: at 30,000 calls a second for 10,000
 //! domains of 100/s, one call in thirty. There a call may wait for 5 ms while the level is below L/10
@@ -77,9 +77,9 @@ const FALLS_BY: u64 = WHOLE / 4_000_000;
 /// Below this limit nothing waits.
 const LIMIT_MIN: u64 = 5;
 
-/// From this many calls on a flusher that rests has to come: reading a cached clock is cheaper for them. It comes every 50
+/// From this many calls on a flusher that rests has to come: reading a cached clock is cheaper for them. It comes every 60
 /// ms, so these are 16 calls a millisecond.
-const MANY: u32 = 800;
+const MANY: u32 = 960;
 
 /// How long a call may wait that raised the level to this share of its limit.
 fn wait_at(share: u64, limit: u64) -> Wait {
@@ -235,7 +235,7 @@ mod tests {
             Self {
                 urgency: Urgency::new(
                     Arc::new(DenyView::new(64)),
-                    Span::from_millis(50),
+                    Span::from_millis(60),
                     usize::MAX,
                 ),
                 resource,
@@ -364,8 +364,8 @@ mod tests {
 
     #[test]
     fn a_call_wakes_a_resting_flusher_if_that_would_find_it_urgent() {
-        // The same calls, once with a flusher that sees each at once, and once with one that visits every 50 ms.
-        for (limit, every_us) in [(1_000, 1_000), (1_000, 5_000), (100, 9_000), (100, 50_000)] {
+        // The same calls, once with a flusher that sees each at once, and once with one that visits every 60 ms.
+        for (limit, every_us) in [(1_000, 1_000), (1_000, 5_000), (100, 9_000), (100, 70_000)] {
             let mut awake = Kit::new(Some(limit), None);
             let mut resting = Kit::new(Some(limit), None);
             let (mut missed, mut visited, mut woken) = (0, NOW, 0);
@@ -377,7 +377,7 @@ mod tests {
                 missed += 1;
                 awake.now = awake.now.plus(Span::from_micros(every_us));
                 resting.now = awake.now;
-                if wakes || Span::from_millis(50) <= resting.now.since(visited) {
+                if wakes || Span::from_millis(60) <= resting.now.since(visited) {
                     for _ in 0..std::mem::take(&mut missed) {
                         resting.hit("acme", 1);
                     }
@@ -415,13 +415,13 @@ mod tests {
         assert!(unknown.wakes("acme", 1));
         // And so many that buffers could fill.
         let many = Kit::new(None, None);
-        let woken = (0..900).filter(|_| many.wakes("acme", 1)).count();
+        let woken = (0..1_060).filter(|_| many.wakes("acme", 1)).count();
         assert_eq!(woken, 100);
     }
 
     #[test]
     fn calls_that_could_fill_half_a_buffer_wake_a_resting_flusher() {
-        let urgency = Urgency::new(Arc::new(DenyView::new(64)), Span::from_millis(50), 170);
+        let urgency = Urgency::new(Arc::new(DenyView::new(64)), Span::from_millis(60), 170);
         let woken = |calls| (0..calls).filter(|_| urgency.fills()).count();
         assert_eq!(woken(100), 15);
         urgency.visits();

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! urgent calls, notices of holds    every 100 µs, at growing pauses for 2 ms after the last one
-//! other calls                       every 50 ms, or when one of them wakes it: because it is urgent, or there are many
+//! other calls                       every 60 ms, or when one of them wakes it: because it is urgent, or there are many
 //! many calls, 16 a millisecond      every millisecond, while buffers have room and no urgent call is recent: all calls of
 //!                                   one pair in between become one entry of the log; urgent ones that may wait shortly
 //!                                   wait for 5 ms
-//! no calls for 20 ms                asleep, with a look every 250 ms; after the first call in 50 ms, or when one wakes it
+//! no calls for 20 ms                asleep, with a look every 250 ms; after the first call in 60 ms, or when one wakes it
 //! ```
 //!
 //! A visit costs some 50 µs, which at a thousand calls a second was most of what a call cost an agent. So with few calls
@@ -41,7 +41,7 @@ const PAUSE_PRESSING: Duration = Duration::from_micros(400);
 const PAUSE_MAX: Duration = Duration::from_millis(3);
 
 /// The longest pause while few calls are made and none is urgent.
-const DOZE_MAX: Duration = Duration::from_millis(50);
+const DOZE_MAX: Duration = Duration::from_millis(60);
 
 /// The pause while asleep. What ends by the cached clock ends that much later; that no call is refused for, because the
 /// real clock is read before.
@@ -239,7 +239,7 @@ mod tests {
     use crate::urgency::Wait;
 
     const NOW: Mono = Mono(5_000_000);
-    const RELAXED: Duration = Duration::from_millis(50);
+    const RELAXED: Duration = Duration::from_millis(60);
 
     fn nothing(at: Mono) -> Visit {
         Visit {
@@ -347,15 +347,15 @@ mod tests {
     #[test]
     fn the_flusher_rests_while_few_calls_come() {
         assert_eq!(after(1_000, (18, 0), 1_100, Wait::Relaxed), 1_000);
-        assert_eq!(after(50_000, (802, 0), 50_100, Wait::Relaxed), 1_000);
+        assert_eq!(after(60_000, (962, 0), 60_100, Wait::Relaxed), 1_000);
         // Less than sixteen in a millisecond.
-        assert_eq!(after(1_000, (17, 0), 1_100, Wait::Relaxed), 50_000);
-        assert_eq!(after(50_000, (801, 0), 50_100, Wait::Relaxed), 50_000);
-        assert_eq!(after(100, (0, 0), 150, Wait::Relaxed), 50_000);
+        assert_eq!(after(1_000, (17, 0), 1_100, Wait::Relaxed), 60_000);
+        assert_eq!(after(60_000, (961, 0), 60_100, Wait::Relaxed), 60_000);
+        assert_eq!(after(100, (0, 0), 150, Wait::Relaxed), 60_000);
         // A buffer has no room for a millisecond more.
         assert_eq!(after(1_000, (9_000, 600), 1_100, Wait::Relaxed), 100);
         // It comes as soon as calls may wait; if none may, each wakes it.
-        for (relaxed, doze) in [(1_000, 50), (4, 4), (1, 1), (0, 50)] {
+        for (relaxed, doze) in [(1_000, 60), (4, 4), (1, 1), (0, 60)] {
             let mut pace = Pace::new(NOW, Duration::from_millis(relaxed));
             let visit = at_rest(NOW.plus(Span::from_millis(1)), false);
             let doze = Pause::Doze(Duration::from_millis(doze));

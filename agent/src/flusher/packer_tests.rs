@@ -15,7 +15,7 @@ pub(super) const NOW: Mono = Mono(1_000_000);
 pub(super) const WALL: Timestamp = Timestamp::from_micros(10);
 
 /// How long calls that are not urgent wait.
-const RELAXED: Span = Span::from_millis(50);
+const RELAXED: Span = Span::from_millis(60);
 
 /// A packer whose calls are all urgent, because the limits of `r` are unknown.
 fn packer(bytes_max: usize) -> Packer {
@@ -343,7 +343,7 @@ fn calls_that_are_not_urgent_wait_and_share_a_batch() {
     let all = handed_over(&mut packer, due);
     assert_eq!((all.len(), packer.is_empty()), (16, true));
     assert_eq!(all.iter().map(|(_, hits)| hits).sum::<u64>(), 200);
-    // What comes after that waits for its own 50 ms, counted from this visit.
+    // What comes after that waits for its own 60 ms, counted from this visit.
     packer.guard_by(Guards::default(), false, due);
     packer.take(&hit("late", 2), due, WALL);
     assert_eq!(handed_over(&mut packer, due), []);

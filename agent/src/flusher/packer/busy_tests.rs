@@ -48,8 +48,8 @@ fn a_busy_agent_sends_what_waits_shortly_together_after_5_ms() {
     assert_eq!(handed_over(&mut packer, after(5)), [(acme, 27)]);
     assert!(!packer.waits_shortly());
     // A call that is not urgent waits on.
-    assert_eq!(handed_over(&mut packer, after(49)), []);
-    assert_eq!(handed_over(&mut packer, after(50)).len(), 1);
+    assert_eq!(handed_over(&mut packer, after(59)), []);
+    assert_eq!(handed_over(&mut packer, after(60)).len(), 1);
 }
 
 #[test]
