@@ -73,8 +73,6 @@ impl Ledger {
         }
         let patience = match found.generation.cmp(&log.generation) {
             Ordering::Greater => Span::ZERO,
-            // The known log as it was before: ignored, unless no denial of it holds any more.
-            Ordering::Less if found.random == log.random => LEASE,
             Ordering::Equal | Ordering::Less => GIVE_UP_LOG,
         };
         if now.since(*last_stated) < patience {
@@ -284,21 +282,12 @@ mod tests {
         ledger.log(&watermark(3, 1, 0), NOW);
         let new = watermark(1, 2, 0);
         assert_eq!(ledger.log(&new, after(1)), LogComparison::Foreign);
-        // The same log as it was before: a journal whose backup was restored without a word.
-        let before = watermark(2, 1, 0);
-        assert_eq!(ledger.log(&before, after(59)), LogComparison::Foreign);
         assert_eq!(
             ledger.log(&new, after(2)),
             LogComparison::Recreated(u32::MAX)
         );
-        assert_eq!(ledger.log(&before, after(2)), LogComparison::Recreated(2));
-        assert_eq!(
-            ledger.log(&watermark(1, 1, 0), after(61)),
-            LogComparison::Foreign
-        );
-        assert_eq!(
-            ledger.log(&watermark(1, 1, 0), after(62)),
-            LogComparison::Recreated(u32::MAX)
-        );
+        // The old one was only away for a while.
+        let old = watermark(3, 1, 0);
+        assert_eq!(ledger.log(&old, after(2)), LogComparison::Recreated(3));
     }
 }

@@ -120,8 +120,8 @@ impl Identities {
                 continue;
             }
             // A journal states its generation itself. In a fleet's log there is only the first one, unless the
-            // topic was recreated: then the new generation is above all that this process has met, so that every
-            // process takes statements from the previous log for older, and void.
+            // topic was recreated: then the new generation is above all that this process has met, so that agents
+            // follow it at once, and its predecessor only after two seconds without the new one.
             let first = env.settings.start.generation.max(1);
             let above = |of: &Partition| of.generation_met().saturating_add(1);
             let log = LogId {
