@@ -372,7 +372,7 @@ mod tests {
         amended.set_domain("d", ban(60));
         amended.set_domain("d", ban(70));
         amended.end_by(at(60));
-        assert_eq!(amended.domains().count(), 1);
+        assert!(amended.domains().any(|(domain, _)| domain == "d"));
         amended.end_by(at(70));
         assert_eq!(amended.digest(), other.digest());
     }

@@ -66,7 +66,8 @@ impl Engine {
         self.holders.alive(&process, &mut sink);
         let doors = self.doors(heartbeat.resources(), &process);
         for part in heartbeat.parts() {
-            if let Some(Admission::Counted { index, agent }) = doors.get(part.resource as usize) {
+            if let Some(Admission::Counted { index, agent, .. }) = doors.get(part.resource as usize)
+            {
                 self.part(&process, *index, *agent, clock, &part, &mut sink);
             }
         }

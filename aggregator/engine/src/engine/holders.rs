@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A resource whose limits are gone is kept without limits while agents hold copies of it, or some are staged: if a later
-//! version limits it again, its copies count at once, and none is granted twice.
+//! version limits it again, its copies count at once, and are not granted twice. Where its namespace refuses resources
+//! that limits do not name, it takes no more copies meanwhile. None of its copies is too old meanwhile.
 //!
 //! Here is what changes several resources at once: an agent goes, an epoch ends, a tick, a limits version.
 //! Knows nothing of records. What stays true: a gone agent or an epoch that is over holds nothing; every
@@ -108,9 +109,9 @@ impl Held {
         }
     }
 
-    /// Whether it is kept although nothing limits it.
-    fn is_kept(&self, limits: &Limits) -> bool {
-        0 < self.copies.kept() && limits.namespace_of(&self.name).allow_unconfigured
+    /// Whether it has to be kept: limits name it, or copies of it are held or staged.
+    fn is_kept(&self) -> bool {
+        self.standing.is_limited || 0 < self.copies.kept()
     }
 
     /// States what has changed about the scopes in `out`.
@@ -315,8 +316,7 @@ impl Holders {
             sink.next();
         }
         if self.held.iter().any(|held| !held.standing.is_limited) {
-            self.held
-                .retain(|held| held.standing.is_limited || held.is_kept(limits));
+            self.held.retain(|held| held.is_kept());
         }
     }
 
@@ -335,8 +335,7 @@ impl Holders {
                 false => held.denied.lift_all(&held.name, sink),
             }
         }
-        self.held
-            .retain(|held| held.standing.is_limited || held.is_kept(limits));
+        self.held.retain(|held| held.is_kept());
     }
 
     /// States every denial in force again.

@@ -38,6 +38,8 @@ pub(super) enum Admission {
         index: usize,
         /// The number of the sender in it.
         agent: AgentIx,
+        /// Whether it takes no more copies: limits do not name it any more, and its namespace refuses such resources.
+        is_closed: bool,
     },
     /// It is not limited by copies, none are kept of it, and operations are let through.
     Free,
@@ -135,9 +137,10 @@ impl Engine {
             }
         }
         let door = |name: &&str| {
-            let is_kept = || self.holders.find(name).is_ok();
-            if limits.copies(name).is_none() && !is_kept() {
-                return match limits.namespace_of(name).allow_unconfigured {
+            let is_limited = limits.copies(name).is_some();
+            let lets_in = is_limited || limits.namespace_of(name).allow_unconfigured;
+            if !is_limited && self.holders.find(name).is_err() {
+                return match lets_in {
                     true => Admission::Free,
                     false => Admission::Unconfigured,
                 };
@@ -149,6 +152,7 @@ impl Engine {
                 Some((held, _)) => Admission::Counted {
                     index,
                     agent: held.copies.agent(&process.name, process.epoch),
+                    is_closed: !lets_in,
                 },
                 None => Admission::Misrouted,
             }
@@ -214,7 +218,10 @@ impl Engine {
                 let context = &mut contexts[op.resource as usize];
                 context.counts.ops += 1;
                 let status = match context.door {
-                    Admission::Counted { index, agent } => {
+                    Admission::Counted {
+                        is_closed: true, ..
+                    } if takes_copies(op) => turned_away(op, Why::Unconfigured),
+                    Admission::Counted { index, agent, .. } => {
                         let (at, counts) = (clock.instant(op.at), &mut context.counts);
                         self.counted_op(index, agent, (op, at), counts, (&mut sink, &mut banned))
                     }
@@ -274,7 +281,7 @@ impl Engine {
         let Some(first) = ops.first().filter(|_| 1 < ops.len()) else {
             return;
         };
-        let Admission::Counted { index, agent } = contexts[first.resource as usize].door else {
+        let Admission::Counted { index, agent, .. } = contexts[first.resource as usize].door else {
             return;
         };
         let mut list = [Ahead::Domain(""); 2 * AHEAD];
@@ -485,6 +492,14 @@ fn let_through(op: &HoldOp<'_>, counts: &mut HoldCounts) -> Option<HoldStatus> {
         HoldAction::Seize { .. } => turned_away(op, Why::UnknownTransfer),
         HoldAction::Release { .. } | HoldAction::Transfer { .. } | HoldAction::Cancel => None,
     }
+}
+
+/// Whether an operation takes copies that were free.
+fn takes_copies(op: &HoldOp<'_>) -> bool {
+    matches!(
+        op.action,
+        HoldAction::Hold { .. } | HoldAction::Reserve { .. }
+    )
 }
 
 /// The resource is not counted here: operations that take copies are refused.

@@ -64,10 +64,30 @@ fn copies_count_on_while_nothing_limits_their_resource() {
     assert_eq!((play.total(), play.engine.copies().count()), (0, 1));
     play.tick();
     assert_eq!(play.engine.copies().count(), 0, "nothing is left to count");
+}
+
+#[test]
+fn what_is_held_counts_on_where_unnamed_resources_are_refused() {
+    let limited = "[copies.sandbox]\nlimit = 2\n";
+    let mut play = Play::of(limited);
+    let mut web = agent("web", 1);
+    play.ops(&mut web, &[(1, hold("acme", 1)), (2, hold("acme", 1))]);
+    play.version("[namespace.\"*\"]\nallow_unconfigured = false\n");
+    play.ops(&mut web, &[(3, hold("acme", 1)), (2, release(1))]);
+    let expected = ["web: hold 3 has 0, refused: the resource is not configured"];
+    assert_eq!(play.output(), expected);
+    let list = [listed(1, "acme", 1, play.now_ms)];
+    play.heartbeat(&mut web, whole(&list));
+    play.tick();
+    play.restart();
+    assert_eq!(play.total(), 1);
     play.version(limited);
     play.ops(&mut web, &[(4, hold("acme", 1))]);
+    assert_eq!(play.total(), 2);
     play.version("[namespace.\"*\"]\nallow_unconfigured = false\n");
-    assert_eq!(play.engine.copies().count(), 0, "its calls are refused");
+    play.ops(&mut web, &[(1, release(1)), (4, release(1))]);
+    play.tick();
+    assert_eq!(play.engine.copies().count(), 0);
 }
 
 #[test]

@@ -14,10 +14,12 @@ use crate::play::{Play, Sending, agent, listed, whole};
 const NAMES: [&str; 3] = ["web", "job", "cron"];
 const DOMAINS: [&str; 4] = ["acme", "globex", "new", "newer"];
 
-const LIMITS: [&str; 3] = [
+const LIMITS: [&str; 4] = [
     "[copies.sandbox]\nlimit = 3\nglobal = 6\ngroups.young = { limit = 2, members = [\"new\", \"newer\"] }\n",
     "[copies.sandbox]\nlimit = 1\n",
     "[copies.sandbox]\nlimit = 8\nglobal = 4\ngroups.young = { limit = 0, members = [\"new\"] }\n",
+    // They no longer name it, and what it takes is refused.
+    "[namespace.\"*\"]\nallow_unconfigured = false\n",
 ];
 
 #[derive(Clone, Debug)]
@@ -280,6 +282,7 @@ impl Fleet {
 
     /// Heals the network and lets every process send heartbeats, for long enough.
     fn settle(&mut self) {
+        self.play.version(LIMITS[0]);
         for _ in 0..8 {
             for agent in 0..self.processes.len() {
                 let bytes = self.heartbeat_of(agent, true);

@@ -186,12 +186,12 @@ impl CopiesModel {
         self.settle();
     }
 
-    /// Drops the resources that nothing limits, unless copies of them are kept and operations on them accepted.
+    /// Drops the resources that nothing limits, unless copies of them are kept.
     fn drop_unused(&mut self) {
         let limits = &self.limits;
         self.resources.retain(|name, held| {
             let is_kept = !held.holds.holds.is_empty() || !held.holds.staged.is_empty();
-            limits.resources.contains_key(name) || (is_kept && !limits.refuses_others)
+            limits.resources.contains_key(name) || is_kept
         });
     }
 

@@ -80,6 +80,13 @@ impl CopiesModel {
         self.limits.heeds(op.resource) && domain_of(op).is_some_and(is_banned)
     }
 
+    /// Whether an operation takes copies of a resource that is only kept, where such operations are refused.
+    fn takes_none(&self, op: &ModelOp<'_>) -> bool {
+        let takes = matches!(op.act, HoldAct::Reserve { .. } | HoldAct::Hold { .. });
+        let is_limited = self.limits.resources.contains_key(op.resource);
+        takes && !is_limited && self.limits.refuses_others
+    }
+
     /// Performs an operation. Returns how its hold stands, if the process is to know.
     fn operate(
         &mut self,
@@ -90,7 +97,8 @@ impl CopiesModel {
     ) -> Option<ModelStatus> {
         let is_heeded = self.limits.heeds(op.resource);
         let refuses_others = self.limits.refuses_others;
-        let Some(held) = self.open(op.resource) else {
+        let takes_none = self.takes_none(op);
+        let Some(held) = self.open(op.resource).filter(|_| !takes_none) else {
             return uncounted(op, refuses_others);
         };
         let holds = &mut held.holds;
