@@ -10,6 +10,8 @@
 //! library supports neither TLS nor tokens; if either is configured, [`SecuredFeed`] replaces its socket. What stays
 //! true: names are escaped; a frame that cannot be decoded is shown as such, and ends nothing.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
@@ -28,6 +30,9 @@ use crate::reach::ReachArgs;
 
 /// The topic key of a fleet without a key.
 const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
+
+/// How long a feed may take to accept a connection.
+const REACHED_WITHIN: Duration = Duration::from_secs(5);
 
 /// What `feed` takes.
 #[derive(Debug, clap::Args)]
@@ -109,8 +114,14 @@ impl<'a> FeedHearing<'a> {
         }
         let unavailable = |error| unavailable(feed, &error);
         // The socket would try for half a minute before it says that nobody listens.
-        let reached = tokio::net::TcpStream::connect(feed).await;
-        reached.map_err(|error| Failure::Unavailable(format!("{feed}: {error}")))?;
+        let reached = tokio::time::timeout(REACHED_WITHIN, tokio::net::TcpStream::connect(feed));
+        let why = match reached.await {
+            Ok(reached) => reached.err().map(|error| error.to_string()),
+            Err(_) => Some(format!("no answer within {} s", REACHED_WITHIN.as_secs())),
+        };
+        if let Some(why) = why {
+            return Err(Failure::Unavailable(format!("{feed}: {why}")));
+        }
         let mut socket = SubSocket::new();
         for (topic, _) in topics {
             let subscribed = socket.subscribe(topic.as_text()).await;

@@ -249,12 +249,14 @@ impl Bans {
         now: Timestamp,
     ) -> Vec<IpNet> {
         let is_part = |of: &IpNet| addresses.network_of(of.addr()).prefix_len() < of.prefix_len();
-        let last = self
-            .on(resource)
-            .flatten()
-            .filter(|(_, ban)| now < ban.until);
-        let addresses = last.filter_map(|(banned, _)| banned.of_addresses());
-        addresses.filter(is_part).collect()
+        // Names come last.
+        let addresses = self.on(resource).flat_map(|bans| {
+            let of =
+                |(banned, ban): (&Banned, &LastingBan)| Some((banned.of_addresses()?, ban.until));
+            bans.iter().map_while(of)
+        });
+        let last = addresses.filter(|(_, until)| now < *until);
+        last.map(|(of, _)| of).filter(is_part).collect()
     }
 
     /// All bans after the filter's, by resource, those of every resource first; of each resource networks, addresses, and

@@ -175,11 +175,11 @@ pub fn snapshots(config: &KafkaConfig, rules: u32) -> Result<Option<StateTopic>,
 }
 
 impl KafkaReader {
-    /// A reader from an offset on.
+    /// A reader from an offset on. Brokers are asked when it reads.
     ///
     /// # Errors
     ///
-    /// If no broker answers.
+    /// If the settings are not accepted.
     pub fn open(
         config: &KafkaConfig,
         stream: Stream,

@@ -65,7 +65,7 @@ use std::num::NonZeroUsize;
 
 use tollgate_log::{RETRY_AFTER, Stream};
 use tollgate_shared::log_lines::LineInterval;
-use tollgate_shared::time::Span;
+use tollgate_shared::time::{Span, Timestamp};
 
 use environment::Environment;
 use event::{AgentRoom, Effect, Event, Now, Peer, QueryId};
@@ -349,11 +349,11 @@ impl Core {
     }
 
     fn asked(&mut self, now: Now, id: QueryId, query: &Query) {
-        if let Some(reply) = self.views().answer(now, query) {
+        if let Some(reply) = self.views(now.wall).answer(now, query) {
             return self.env.reply(id, reply);
         }
         if let Query::Amend(proposal) = query {
-            let looked = self.views().looked_at(proposal);
+            let looked = self.views(now.wall).looked_at(proposal);
             let (in_force, env) = (self.limits.book.latest_number(), &mut self.env);
             let proposals = &mut self.proposals;
             if proposals.propose(id, proposal, looked, in_force, env) {
@@ -362,7 +362,7 @@ impl Core {
         }
     }
 
-    fn views(&self) -> Views<'_> {
+    fn views(&self, wall: Timestamp) -> Views<'_> {
         Views {
             settings: &self.env.settings,
             partitions: &self.partitions,
@@ -372,6 +372,7 @@ impl Core {
             membership: &self.membership,
             clocks: &self.clocks,
             tally: &self.env.out.tally,
+            wall,
             log_down: self.log_down.as_deref(),
             log_up_since: self.log_up_since,
             started: self.started,

@@ -65,6 +65,8 @@ pub(super) struct Views<'a> {
     pub membership: &'a Membership,
     pub clocks: &'a Clocks,
     pub tally: &'a Tally,
+    /// This process's clock.
+    pub wall: Timestamp,
     pub log_down: Option<&'a str>,
     /// When the log took records again for the last time; `None`: it always did.
     pub log_up_since: Option<Span>,
@@ -222,7 +224,7 @@ impl Views<'_> {
 
     fn bans_view(&self, filter: &BanFilter, limit: usize) -> Option<BansPage> {
         let all = self.limits.caught_up.then(|| self.limits.book.bans());
-        let log_now = log_time_of(self.partitions);
+        let log_now = log_time_of(self.partitions, self.wall);
         all.map(|all| bans::page(all, filter, limit, log_now))
     }
 

@@ -45,10 +45,12 @@ pub(super) fn ready_at(partitions: &[Partition], clock: Span) -> ReadyPartitions
     ReadyPartitions(ready)
 }
 
-/// The log's time as of the newest record that any partition has ruled.
-pub(super) fn log_time_of(partitions: &[Partition]) -> Timestamp {
+/// The log's time as of the newest record that any partition has ruled. Where none has, as in an aggregator that rules no
+/// partition at the moment, this process's clock.
+pub(super) fn log_time_of(partitions: &[Partition], wall: Timestamp) -> Timestamp {
     let appended = partitions.iter().map(|one| one.position.appended);
-    appended.max().unwrap_or(Timestamp::ZERO)
+    let newest = appended.max().filter(|newest| *newest != Timestamp::ZERO);
+    newest.unwrap_or(wall)
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Limits that come late, lose a conflict or are invalid, and records that cannot be ruled.
 
+use tollgate_limits::versions::BanFilter;
 use tollgate_log::Stream;
 use tollgate_server::core::amendments::Proposal;
-use tollgate_server::core::event::{Event, LimitsFile};
+use tollgate_server::core::event::{Event, LimitsFile, QueryId};
 use tollgate_server::core::view::{Query, Reply};
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::partition_of_resource;
@@ -387,4 +388,61 @@ fn a_ban_that_is_over_by_log_time_is_refused() {
     assert_eq!(over, Err(expected.to_owned()));
     assert_eq!(asked(log_now.saturating_add(Span::from_secs(60))), Ok(()));
     assert_eq!(asked(Timestamp::MAX), Ok(()));
+}
+
+fn bans_listed(world: &mut World) -> usize {
+    let all = Query::Bans {
+        filter: BanFilter::default(),
+        limit: 10,
+    };
+    match world.ask(all) {
+        Reply::Bans(Some(page)) => page.bans.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An aggregator of a fleet may rule no partition for a while: its own clock then says which bans have ended.
+#[test]
+fn a_core_without_partitions_knows_which_bans_have_ended() {
+    let mut ruling = World::new(LIMITS);
+    ruling.settle();
+    let proposal = Proposal {
+        act: Act::Ban {
+            resource: Some("search".into()),
+            domain: "acme".into(),
+            until: ruling.wall().saturating_add(Span::from_secs(7_200)),
+        },
+        ban_lasts: None,
+        who: "ann".to_owned(),
+        why: "scraping".to_owned(),
+        expected: None,
+        dry_run: false,
+    };
+    // Answered once the log has it.
+    ruling.step(Event::Query {
+        id: QueryId(u64::MAX),
+        query: Query::Amend(Box::new(proposal.clone())),
+    });
+    ruling.run_for(Span::from_secs(1));
+    assert_eq!(bans_listed(&mut ruling), 1);
+    let bans = |hour: u64| {
+        let mut idle = World::shared(ruling.log.clone(), hour);
+        idle.step(Event::Assigned(Vec::new()));
+        idle.run_for(Span::from_secs(1));
+        let listed = bans_listed(&mut idle);
+        let unban = Proposal {
+            act: Act::Unban {
+                resource: Some("search".into()),
+                domain: "acme".into(),
+            },
+            dry_run: true,
+            ..proposal.clone()
+        };
+        match idle.ask(Query::Amend(Box::new(unban))) {
+            Reply::Amended(answer) => (listed, answer.is_ok()),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(bans(1), (1, true));
+    assert_eq!(bans(9), (0, false));
 }

@@ -157,8 +157,12 @@ impl Views<'_> {
             | Act::ReleaseHolds { resource, .. }
             | Act::ReleaseTransfer { resource, .. } => {
                 check_used(resource)?;
-                self.is_copies(resource)?;
-                self.is_held(act)
+                // Copies may still be held although no limits name the resource any more.
+                let is_held = self.is_held(act);
+                match self.is_copies(resource) {
+                    Err(unknown) if !self.is_kept(resource) => Err(unknown),
+                    _ => is_held,
+                }
             }
             Act::Switch { namespace, .. } => {
                 if &**namespace != switches::ALL {
@@ -232,7 +236,7 @@ impl Views<'_> {
     }
 
     fn log_now(&self) -> Timestamp {
-        log_time_of(self.partitions)
+        log_time_of(self.partitions, self.wall)
     }
 
     /// The act with the end of its ban put off until it has lasted so long by log time.
@@ -305,6 +309,13 @@ impl Views<'_> {
             Some(_) => Ok(()),
             None => Err(self.unknown(resource, "copies")),
         }
+    }
+
+    /// Whether this aggregator counts copies of a resource.
+    fn is_kept(&self, resource: &str) -> bool {
+        let index = partition_of_resource(resource, self.settings.partitions);
+        let held = self.ruled(index).map(|one| one.ruler.copies());
+        held.is_some_and(|mut held| held.any(|(name, _)| **name == *resource))
     }
 
     fn unknown(&self, resource: &str, by: &'static str) -> AmendmentRefused {

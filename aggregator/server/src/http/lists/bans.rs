@@ -35,6 +35,13 @@ pub(in crate::http) async fn bans(
     UrlQuery(url): UrlQuery<BansUrl>,
 ) -> Response {
     let limit = match rows(url.limit.as_deref()) {
+        // A page without rows has no place after which the next one begins.
+        Ok(0) => {
+            return fault(
+                StatusCode::BAD_REQUEST,
+                "limit = 0: expected at least one row",
+            );
+        }
         Ok(limit) => limit,
         Err(text) => return fault(StatusCode::BAD_REQUEST, text),
     };
