@@ -28,6 +28,6 @@ pub struct BanView {
     pub end_us: Option<u64>,
     /// The remaining time; null: without end.
     pub remaining_us: Option<u64>,
-    /// The version of the limits that the ban is: `tollgate limits history` and `explain` name its author and the reason.
+    /// The version of the limits that the ban is: `tollgate audit` prints the act, with its author and the reason.
     pub version: u64,
 }

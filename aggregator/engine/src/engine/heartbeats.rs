@@ -21,8 +21,9 @@ use tollgate_shared::wire::heartbeat::{Heartbeat, HoldsRead, Listed, PartRead};
 use tollgate_shared::wire::verdict::{EndedBy, HoldStatus, Why};
 
 use super::Engine;
+use super::admission::Admission;
 use super::holders::{AgentProcess, Held};
-use super::holds::{Admission, counted, ended, refused, scope_of, status_of};
+use super::holds::{counted, ended, refused, scope_of, status_of};
 use super::rulings::{Fate, HoldCounts, ResourceHolds, Rulings};
 use super::scopes::StatementSink;
 use super::senders::Clock;

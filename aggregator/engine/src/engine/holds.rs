@@ -16,6 +16,7 @@ use tollgate_shared::wire::statement::Scope as Name;
 use tollgate_shared::wire::verdict::{EndedBy, HoldReason, HoldStatus, SeizedCopies, Why};
 
 use super::Engine;
+use super::admission::Admission;
 use super::copy_bans::{BannedPair, all_too_much, domain_of, nothing_granted};
 use super::holders::{AgentProcess, Held};
 use super::rulings::{Fate, HoldCounts, ResourceHolds, Rulings};
@@ -28,26 +29,6 @@ use crate::copies::{
 /// Operations that are looked up before the first of them is applied: as many as `Copies` reads ahead at once,
 /// with two look-ups each.
 const AHEAD: usize = 16;
-
-/// How operations on a resource are treated.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Admission {
-    /// Its copies are counted here.
-    Counted {
-        /// The index of the resource among the holders.
-        index: usize,
-        /// The number of the sender in it.
-        agent: AgentIx,
-        /// Whether it takes no more copies: limits do not name it any more, and its namespace refuses such resources.
-        is_closed: bool,
-    },
-    /// It is not limited by copies, none are kept of it, and operations are let through.
-    Free,
-    /// It is not limited by copies, and operations are refused.
-    Unconfigured,
-    /// It belongs to another partition.
-    Misrouted,
-}
 
 /// One resource of a batch.
 struct Context<'a> {
@@ -126,40 +107,6 @@ impl Engine {
         }
     }
 
-    /// How operations on each of these resources are treated.
-    pub(super) fn doors(&mut self, names: &[&str], process: &AgentProcess) -> Vec<Admission> {
-        let limits = self.steps.newest().limits.clone();
-        // All are opened before any index is taken: a new one moves those behind it.
-        for name in names {
-            if !self.is_of_another_partition(name) {
-                let key = self.name_key();
-                self.holders.open(name, &limits, key, self.log_time);
-            }
-        }
-        let door = |name: &&str| {
-            let is_limited = limits.copies(name).is_some();
-            let lets_in = is_limited || limits.namespace_of(name).allow_unconfigured;
-            if !is_limited && self.holders.find(name).is_err() {
-                return match lets_in {
-                    true => Admission::Free,
-                    false => Admission::Unconfigured,
-                };
-            }
-            let Ok(index) = self.holders.find(name) else {
-                return Admission::Misrouted;
-            };
-            match self.holders.at(index) {
-                Some((held, _)) => Admission::Counted {
-                    index,
-                    agent: held.copies.agent(&process.name, process.epoch),
-                    is_closed: !lets_in,
-                },
-                None => Admission::Misrouted,
-            }
-        };
-        names.iter().map(door).collect()
-    }
-
     /// The key under which names of domains are hashed.
     pub(super) fn name_key(&self) -> NameKey {
         let key = self.identities.key();
@@ -167,12 +114,6 @@ impl Engine {
             k0: key.random,
             k1: !u64::from(key.generation),
         }
-    }
-
-    /// Whether a copy-limited resource belongs to another partition.
-    fn is_of_another_partition(&self, resource: &str) -> bool {
-        let of = tollgate_shared::names::partition_of_resource(resource, self.partitions);
-        1 < self.partitions && of != self.partition
     }
 
     /// The sender lives. If it was gone, it gets a request to list its holds.

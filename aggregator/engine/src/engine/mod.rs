@@ -28,6 +28,7 @@
 //! their order.
 
 mod activations;
+mod admission;
 mod amended;
 mod amendments;
 mod candidates;
