@@ -94,7 +94,7 @@ fn write_namespace(out: &mut String, name: &str, namespace: &Namespace) -> fmt::
     writeln!(out, "\n[namespace.{}]", TomlKey(name))?;
     writeln!(out, "allow_unconfigured = {allow_unconfigured}")?;
     writeln!(out, "ignore_configured = {ignore_configured}")?;
-    writeln!(out, "blind = {}", Blind(*blind))
+    writeln!(out, "blind = {blind}")
 }
 
 fn write_rate(out: &mut String, rate: &RateResource) -> fmt::Result {
@@ -109,7 +109,7 @@ fn write_rate(out: &mut String, rate: &RateResource) -> fmt::Result {
         writeln!(out, "addresses = {{ v4 = {v4}, v6 = {v6} }}")?;
     }
     if let Some(blind) = rate.blind() {
-        writeln!(out, "blind = {}", Blind(blind))?;
+        writeln!(out, "blind = {blind}")?;
     }
     writeln!(out, "shadow = {}", rate.mode() == Mode::Shadow)?;
     if rate.large_state() {
@@ -153,7 +153,7 @@ fn write_copies(out: &mut String, copies: &CopiesResource) -> fmt::Result {
     if let Some(max_age) = copies.max_age {
         writeln!(out, "max_age = \"{}\"", print_span(max_age))?;
     }
-    writeln!(out, "blind = {}", Blind(copies.blind))?;
+    writeln!(out, "blind = {}", copies.blind)?;
     for (group, of) in &copies.groups {
         writeln!(out, "\n[copies.{name}.groups.{}]", TomlKey(group))?;
         writeln!(out, "limit = {}", of.limit)?;
@@ -194,12 +194,10 @@ fn write_descriptors(out: &mut String, name: &str, rules: &[DescriptorRule]) -> 
     writeln!(out, "]")
 }
 
-/// A blind policy as TOML.
-struct Blind(BlindPolicy);
-
-impl fmt::Display for Blind {
+/// As TOML.
+impl fmt::Display for BlindPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
+        match *self {
             BlindPolicy::Open => f.write_str("\"open\""),
             BlindPolicy::Closed => f.write_str("\"closed\""),
             BlindPolicy::Local(rate) => write!(f, "{{ local = \"{}\" }}", print_rate(rate)),

@@ -15,7 +15,7 @@ use std::fmt;
 use std::str::FromStr as _;
 
 use serde::Serialize;
-use tollgate_limits::{BlindPolicy, Limits, Mode, RateResource, Resource, print_rate};
+use tollgate_limits::{Limits, Mode, RateResource, Resource};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::names::namespace;
 use toml_edit::{DocumentMut, Item};
@@ -105,7 +105,7 @@ pub fn ruling_entry(limits: &Limits, question: &Question<'_>) -> RulingEntry {
         shadow: false,
         ignore_configured: namespace.ignore_configured,
         grants_nothing: false,
-        blind: blind_text(limits.blind_of(resource)),
+        blind: limits.blind_of(resource).to_string(),
         limits: None,
     };
     let Some(found) = limits.resource(resource) else {
@@ -146,15 +146,6 @@ pub fn ruling_entry(limits: &Limits, question: &Question<'_>) -> RulingEntry {
         entry.entry_is_own = stated.own;
     }
     entry
-}
-
-/// A policy as TOML.
-fn blind_text(blind: BlindPolicy) -> String {
-    match blind {
-        BlindPolicy::Open => "\"open\"".to_owned(),
-        BlindPolicy::Closed => "\"closed\"".to_owned(),
-        BlindPolicy::Local(rate) => format!("{{ local = \"{}\" }}", print_rate(rate)),
-    }
 }
 
 /// The domain under which a name is limited; an invalid name is returned unchanged.

@@ -315,9 +315,7 @@ impl Holders {
             held.follow(&self.out, sink);
             sink.next();
         }
-        if self.held.iter().any(|held| !held.standing.is_limited) {
-            self.held.retain(|held| held.is_kept());
-        }
+        self.held.retain(Held::is_kept);
     }
 
     /// Brings a version into force: resources that it limits go on under it, others are kept while copies of them are.
@@ -335,7 +333,7 @@ impl Holders {
                 false => held.denied.lift_all(&held.name, sink),
             }
         }
-        self.held.retain(|held| held.is_kept());
+        self.held.retain(Held::is_kept);
     }
 
     /// States every denial in force again.

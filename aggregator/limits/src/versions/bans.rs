@@ -91,9 +91,8 @@ impl Banned {
     /// The network, or that of the single address.
     fn of_addresses(&self) -> Option<IpNet> {
         match self {
-            Self::Network(_, network) => Some(*network),
             Self::Address(address) => Some(IpNet::from(*address)),
-            Self::Name(_) => None,
+            Self::Network(..) | Self::Name(_) => self.network(),
         }
     }
 
@@ -249,13 +248,8 @@ impl Bans {
         now: Timestamp,
     ) -> Vec<IpNet> {
         let is_part = |of: &IpNet| addresses.network_of(of.addr()).prefix_len() < of.prefix_len();
-        // Names come last.
-        let addresses = self.on(resource).flat_map(|bans| {
-            let of =
-                |(banned, ban): (&Banned, &LastingBan)| Some((banned.of_addresses()?, ban.until));
-            bans.iter().map_while(of)
-        });
-        let last = addresses.filter(|(_, until)| now < *until);
+        let bans = self.on(resource);
+        let last = bans.flat_map(|bans| last_of(bans, Banned::of_addresses, now));
         last.map(|(of, _)| of).filter(is_part).collect()
     }
 
@@ -308,10 +302,17 @@ fn networks_in(
     bans: &BTreeMap<Banned, LastingBan>,
     now: Timestamp,
 ) -> impl Iterator<Item = (IpNet, Timestamp)> {
-    let networks = bans
-        .iter()
-        .map_while(|(banned, ban)| Some((banned.network()?, ban.until)));
-    networks.filter(move |(_, until)| now < *until)
+    last_of(bans, Banned::network, now)
+}
+
+/// The first bans, in their order, of which `of` is known, with their ends: those that last at `now`.
+fn last_of(
+    bans: &BTreeMap<Banned, LastingBan>,
+    of: fn(&Banned) -> Option<IpNet>,
+    now: Timestamp,
+) -> impl Iterator<Item = (IpNet, Timestamp)> {
+    let first = { bans.iter() }.map_while(move |(banned, ban)| Some((of(banned)?, ban.until)));
+    first.filter(move |(_, until)| now < *until)
 }
 
 #[cfg(test)]

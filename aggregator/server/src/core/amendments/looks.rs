@@ -158,11 +158,10 @@ impl Views<'_> {
             | Act::ReleaseTransfer { resource, .. } => {
                 check_used(resource)?;
                 // Copies may still be held although no limits name the resource any more.
-                let is_held = self.is_held(act);
-                match self.is_copies(resource) {
-                    Err(unknown) if !self.is_kept(resource) => Err(unknown),
-                    _ => is_held,
+                if !self.is_kept(resource) {
+                    self.is_copies(resource)?;
                 }
+                self.is_held(act)
             }
             Act::Switch { namespace, .. } => {
                 if &**namespace != switches::ALL {
