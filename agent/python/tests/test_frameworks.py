@@ -259,15 +259,22 @@ def test_a_refused_head_has_no_body(aggregator):
     assert agent.ready(10)
     keep = [exports.reserve("acme"), exports.reserve("acme")]
     end = time.monotonic() + 10
-    while exports.reserve("acme"):
+    while refusal := exports.reserve("acme"):
         assert time.monotonic() < end
-    middleware = tollgate.wsgi.HoldMiddleware(None, exports)
+    assert all(keep)
+
+    class Refusing:
+        # One refusal for both requests: what an agent knows of a limit, and so the text, changes in between.
+        def reserve(self, domain, copies):
+            return refusal
+
+    middleware = tollgate.wsgi.HoldMiddleware(None, Refusing())
     started = []
 
     def start(status, headers):
         started.append((status, dict(headers)["content-length"]))
 
     (body,) = middleware({"REQUEST_METHOD": "GET", "REMOTE_ADDR": "acme"}, start)
-    assert list(middleware({"REQUEST_METHOD": "HEAD", "REMOTE_ADDR": "acme"}, start)) == [] and all(keep)
+    assert list(middleware({"REQUEST_METHOD": "HEAD", "REMOTE_ADDR": "acme"}, start)) == []
     assert [code for code, _ in started] == ["429 Too Many Requests"] * 2
     assert [int(length) for _, length in started] == [len(body)] * 2
