@@ -15,7 +15,62 @@ use std::collections::BTreeMap;
 use crate::limits::Bucket;
 
 /// How long copies counted under a stamp can be taken back, in microseconds.
-pub(crate) const SETTLED_US: u64 = 600_000_000;
+const SETTLED_US: u64 = 600_000_000;
+
+/// Of so many stamps with estimates each is remembered; of more, only its step.
+const ESTIMATES_MAX: usize = 4_096;
+
+/// The length of a step, in microseconds.
+const ESTIMATES_STEP_US: u64 = 600_000;
+
+const fn step_of(at_us: u64) -> u64 {
+    at_us / ESTIMATES_STEP_US * ESTIMATES_STEP_US
+}
+
+/// Remembers copies of an estimate by its stamp.
+pub(crate) fn remember(by_stamp: &mut BTreeMap<u64, u64>, at_us: u64, n: u64) {
+    *by_stamp.entry(at_us).or_default() += n;
+    let counting = || by_stamp.values().filter(|n| 0 < **n).count();
+    if ESTIMATES_MAX < by_stamp.len() && ESTIMATES_MAX < counting() {
+        let mut by_step = BTreeMap::new();
+        for (at_us, n) in std::mem::take(by_stamp) {
+            *by_step.entry(step_of(at_us)).or_default() += n;
+        }
+        *by_stamp = by_step;
+    }
+}
+
+/// The stamps under which an estimate may be remembered: its own first.
+fn remembered_under(at_us: u64) -> impl Iterator<Item = u64> {
+    let step_us = step_of(at_us);
+    std::iter::once(at_us).chain((step_us != at_us).then_some(step_us))
+}
+
+/// Forgets so many copies of an estimate.
+pub(crate) fn forget_of(by_stamp: &mut BTreeMap<u64, u64>, at_us: u64, mut n: u64) {
+    for at_us in remembered_under(at_us) {
+        if let Some(counted) = by_stamp.get_mut(&at_us) {
+            let less = n.min(*counted);
+            *counted -= less;
+            n -= less;
+        }
+    }
+}
+
+/// Forgets copies whose estimates, made up to a step after their stamp, are too old to be settled.
+pub(crate) fn forget_settled(by_stamp: &mut BTreeMap<u64, u64>, now_us: u64) {
+    let kept_us = SETTLED_US + ESTIMATES_STEP_US;
+    by_stamp.retain(|at_us, n| 0 < *n && now_us.saturating_sub(*at_us) <= kept_us);
+}
+
+/// How many copies of an estimate may still come back at `now_us`.
+pub(crate) fn settled_at(by_stamp: &BTreeMap<u64, u64>, made_us: u64, now_us: u64) -> u64 {
+    if SETTLED_US < now_us.saturating_sub(made_us) {
+        return 0;
+    }
+    let counted = remembered_under(made_us).filter_map(|at_us| by_stamp.get(&at_us));
+    counted.sum()
+}
 
 /// Excess stamped longer than this before the pair's time is no debt, in microseconds.
 const DEBT_LATE_US: u64 = 1_000_000;
@@ -89,21 +144,19 @@ impl BucketState {
         if 0 < n {
             self.units -= i128::from(n) * rate(bucket).1;
             if estimated {
-                *self.by_stamp.entry(at_us).or_default() += n;
+                remember(&mut self.by_stamp, at_us, n);
             }
         }
     }
 
     /// How many copies counted under a stamp may still come back.
-    pub fn count_at(&self, at_us: u64) -> u64 {
-        self.by_stamp.get(&at_us).copied().unwrap_or(0)
+    pub fn count_at(&self, at_us: u64, now_us: u64) -> u64 {
+        settled_at(&self.by_stamp, at_us, now_us)
     }
 
     /// Gives back `n` copies that were counted under a stamp.
     pub fn take_out(&mut self, bucket: Bucket, at_us: u64, now_us: u64, n: u64) {
-        if let Some(counted) = self.by_stamp.get_mut(&at_us) {
-            *counted = counted.saturating_sub(n);
-        }
+        forget_of(&mut self.by_stamp, at_us, n);
         self.give(bucket, now_us, n);
     }
 
@@ -138,8 +191,7 @@ impl BucketState {
         if self.units == full_units(bucket) {
             self.by_stamp.clear();
         }
-        self.by_stamp
-            .retain(|at_us, n| 0 < *n && now_us.saturating_sub(*at_us) <= SETTLED_US);
+        forget_settled(&mut self.by_stamp, now_us);
     }
 
     /// Whether the bucket is full at `now_us`.

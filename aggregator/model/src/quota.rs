@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::bucket::{SETTLED_US, keep_oldest};
+use crate::bucket::{forget_of, forget_settled, keep_oldest, remember, settled_at};
 use crate::instants::{FOR_EVER_US, first_instant};
 use crate::limits::Quota;
 
@@ -53,8 +53,7 @@ impl QuotaState {
         if self.ends_us <= now_us {
             *self = Self::new(quota, now_us);
         }
-        self.by_stamp
-            .retain(|at_us, n| 0 < *n && now_us.saturating_sub(*at_us) <= SETTLED_US);
+        forget_settled(&mut self.by_stamp, now_us);
     }
 
     /// How many copies count at `now_us`, which is not before the last change.
@@ -87,22 +86,22 @@ impl QuotaState {
         if 0 < n && self.is_of_this_period(quota, at_us, now_us) {
             self.count = self.count.saturating_add(n);
             if estimated {
-                *self.by_stamp.entry(at_us).or_default() += n;
+                remember(&mut self.by_stamp, at_us, n);
             }
         }
     }
 
-    /// How many copies counted under a stamp may still come back.
-    pub fn count_at(&self, at_us: u64) -> u64 {
-        let counted = self.by_stamp.get(&at_us).copied().unwrap_or(0);
-        counted.min(self.count)
+    /// How many copies counted under a stamp of this period may still come back.
+    pub fn count_at(&self, quota: &Quota, at_us: u64, now_us: u64) -> u64 {
+        match self.is_of_this_period(quota, at_us, now_us) {
+            true => settled_at(&self.by_stamp, at_us, now_us).min(self.count),
+            false => 0,
+        }
     }
 
     /// Gives back `n` copies that were counted under a stamp.
     pub fn take_out(&mut self, at_us: u64, n: u64) {
-        if let Some(counted) = self.by_stamp.get_mut(&at_us) {
-            *counted = counted.saturating_sub(n);
-        }
+        forget_of(&mut self.by_stamp, at_us, n);
         self.give(n);
     }
 

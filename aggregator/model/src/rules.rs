@@ -199,12 +199,12 @@ impl PairState {
             let n = gives(state.count_at(*window, made_us, now_us));
             state.take_out(*window, made_us, n);
         }
-        for state in &mut self.quotas {
-            let n = gives(state.count_at(made_us));
+        for (state, quota) in self.quotas.iter_mut().zip(&limits.quotas) {
+            let n = gives(state.count_at(quota, made_us, now_us));
             state.take_out(made_us, n);
         }
         if let (Some(state), Some(bucket)) = (&mut self.bucket, limits.bucket) {
-            let n = gives(state.count_at(made_us));
+            let n = gives(state.count_at(made_us, now_us));
             state.take_out(bucket, made_us, now_us, n);
         }
         let n = gives(self.tiers.count_at(limits.tiers(), made_us, now_us));

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! One count, however long the period. Copies of an estimate are also kept by their stamp for
-//! [`ESTIMATES_KEPT`], so that a settlement finds them. Knows nothing of the calendar's arithmetic. What
-//! stays true: a count belongs to one unit in one zone, and to the period that contains the pair's time.
+//! [`ESTIMATES_KEPT`], so that a settlement finds them; of a pair with very many, to 0.6 s. Knows nothing of the
+//! calendar's arithmetic. What stays true: a count belongs to one unit in one zone, and to the period that contains the
+//! pair's time.
 
 use tollgate_shared::time::{Span, Timestamp};
 
@@ -21,9 +22,11 @@ use tollgate_limits::{Calendar, Quota};
 /// How long quotas and buckets remember the copies of an estimate.
 pub const ESTIMATES_KEPT: Span = Span::from_secs(600);
 
-/// The most bytes of one pair's estimates: some 4,000 estimates in ten minutes. Beyond it the oldest are
-/// forgotten: their settlements refund nothing.
-const ESTIMATES_BYTES_MAX: usize = 16 * 1_024;
+/// The most stamps under which estimates of one pair are kept: 32 KiB. Beyond it all are rounded down to steps.
+const ESTIMATES_MAX: usize = 4_096;
+
+/// A step, of which [`ESTIMATES_KEPT`] contains a quarter as many as there may be stamps.
+const ESTIMATES_STEP: Span = Span::from_micros(600_000);
 
 /// The state of one quota.
 #[derive(Clone, Debug, Default)]
@@ -123,12 +126,40 @@ impl QuotaState {
     }
 }
 
+/// The step in which an estimate was made.
+fn step_of(made: Timestamp) -> Timestamp {
+    let made_us = made.as_micros();
+    Timestamp::from_micros(made_us - made_us % ESTIMATES_STEP.as_micros())
+}
+
 /// Remembers the copies of an estimate.
 pub(super) fn take_estimate(estimates: &mut Stamps, at: Timestamp, copies: u64) {
     estimates.take(at, copies);
-    while ESTIMATES_BYTES_MAX < estimates.run_bytes() {
-        estimates.forget_oldest();
+    // A stamp takes a byte at least.
+    if ESTIMATES_MAX < estimates.run_bytes() && ESTIMATES_MAX < estimates.runs().count() {
+        estimates.move_stamps(step_of);
     }
+}
+
+/// The places of an estimate: its stamp, and its step, if that is another one.
+fn places_of(made: Timestamp) -> impl Iterator<Item = Timestamp> {
+    let step = Some(step_of(made)).filter(|step| *step != made);
+    std::iter::once(made).chain(step)
+}
+
+/// The copies of estimates that are kept in the places of one that was made at an instant; 0 if it is too old at `now`.
+pub(super) fn estimates_at(estimates: &Stamps, made: Timestamp, now: Timestamp) -> u64 {
+    match made.saturating_add(ESTIMATES_KEPT) < now {
+        true => 0,
+        false => places_of(made).map(|at| estimates.hits_at(at)).sum(),
+    }
+}
+
+/// Takes copies out of the estimates that are kept in the places of one, and says how many.
+pub(super) fn take_out_estimate(estimates: &mut Stamps, made: Timestamp, copies: u64) -> u64 {
+    places_of(made).fold(0, |taken, at| {
+        taken + estimates.take_out(at, copies - taken)
+    })
 }
 
 /// Forgets the newest estimates beyond so many copies: a settlement must not refund what an operator has refunded.
@@ -141,6 +172,7 @@ pub(super) fn keep_estimates(estimates: &mut Stamps, at_most: u64) {
 #[inline]
 pub(super) fn forget_estimates(estimates: &mut Stamps, now: Timestamp) {
     if !estimates.is_empty() {
-        estimates.forget(ESTIMATES_KEPT, now);
+        // Each was made up to a step after its stamp.
+        estimates.forget(ESTIMATES_KEPT.saturating_add(ESTIMATES_STEP), now);
     }
 }

@@ -9,12 +9,14 @@
 //!
 //! Each constraint by itself refunds at most what counts in it under that stamp: a window while the stamp is in
 //! it, a quota within its period, a bucket unless it has been full since, tiers from the highest down. Tiers
-//! stay as they were entered. Knows nothing of operators and agents. What stays true: after a settlement an
-//! estimate counts as the lesser of what it counted and its actual cost.
+//! stay as they were entered. Where quotas and buckets keep more than 4,096 stamps, all estimates of 0.6 s have one: if
+//! one of them counted less than it was, its settlement may refund copies of another, which refunds so many less. Knows
+//! nothing of operators and agents. What stays true: after a settlement an estimate that has its stamp for itself counts
+//! as the lesser of what it counted and its actual cost.
 
 use tollgate_shared::time::Timestamp;
 
-use super::quota::keep_estimates;
+use super::quota::{QuotaState, estimates_at, keep_estimates, take_out_estimate};
 use super::state::State;
 use super::window::CountsStamps as _;
 use tollgate_limits::{RateClass, Tier};
@@ -49,15 +51,19 @@ pub fn settle(class: &RateClass, state: &mut State, now: Timestamp, settlement: 
             most = most.max(stamps.take_out(stamp, settlement.part(counted)));
         }
     }
-    for quota in state.quotas.iter_mut() {
-        let counted = quota.estimates.hits_at(made).min(quota.count);
-        let taken = quota.estimates.take_out(made, settlement.part(counted));
+    for (quota, limit) in state.quotas.iter_mut().zip(&class.quotas) {
+        if !QuotaState::holds(limit, made, now) {
+            continue;
+        }
+        let counted = estimates_at(&quota.estimates, made, now).min(quota.count);
+        let part = settlement.part(counted);
+        let taken = take_out_estimate(&mut quota.estimates, made, part);
         quota.count = quota.count.saturating_sub(taken);
         most = most.max(taken);
     }
     for (bucket, level) in class.bucket.iter().zip(state.bucket.iter_mut()) {
-        let part = settlement.part(level.estimates.hits_at(made));
-        let taken = level.estimates.take_out(made, part);
+        let part = settlement.part(estimates_at(&level.estimates, made, now));
+        let taken = take_out_estimate(&mut level.estimates, made, part);
         level.give_back(bucket, taken);
         most = most.max(taken);
     }
@@ -188,6 +194,88 @@ mod tests {
             let taken = settle(&class, &mut state, at(9), settlement);
             assert_eq!(taken, settled, "{plain} {refunded}");
         }
+    }
+
+    fn estimated(class: &RateClass, state: &mut State, now: Timestamp, copies: u64) {
+        let all = Request {
+            copies,
+            min: copies,
+        };
+        request(class, state, now, all, u64::MAX, true);
+    }
+
+    #[test]
+    fn however_many_estimates_are_made_each_is_settled() {
+        for text in [
+            "quota 100000000/day",
+            "bucket 1/3600s burst 100000000 debt 0",
+        ] {
+            let class = class(text);
+            let mut state = State::of(&class);
+            state.forget(&class, at(1));
+            // Through ten minutes, in each step of them.
+            let stamps = || (1..=20_000).map(|n| at(n * 29_989));
+            let mut most = 0;
+            for now in stamps() {
+                estimated(&class, &mut state, now, 66);
+                let of_quota = state.quotas.iter().map(|of| of.estimates.runs().count());
+                let of_bucket = state.bucket.iter().map(|of| of.estimates.runs().count());
+                most = most.max(of_quota.chain(of_bucket).sum());
+            }
+            assert_eq!(most, 4_096, "{text}");
+            // Another one at the instant of one that is kept by its step.
+            let first = stamps().next().expect("there are");
+            for quota in state.quotas.iter_mut() {
+                quota.take(first, 66, true);
+            }
+            for (bucket, level) in class.bucket.iter().zip(state.bucket.iter_mut()) {
+                level.take(bucket, first, 66, true);
+            }
+            for made in stamps().chain([first]) {
+                let settlement = Settlement {
+                    made,
+                    copies: 60,
+                    actual: 6,
+                };
+                let taken = settle(&class, &mut state, at(600_000_000), settlement);
+                assert_eq!(taken, 60, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_estimate_is_settled_for_ten_minutes_and_in_its_period() {
+        const DAY_US: u64 = 86_400_000_000;
+        let settlement = |made| Settlement {
+            made,
+            copies: 10,
+            actual: 0,
+        };
+        let quota = class("quota 100/day");
+        for (made_us, late_us, taken) in [(7, 600_000_000, 10), (7, 600_000_001, 0)] {
+            let mut state = State::of(&quota);
+            state.forget(&quota, at(made_us));
+            estimated(&quota, &mut state, at(made_us), 10);
+            let now = at(made_us + late_us);
+            state.forget(&quota, now);
+            let found = settle(&quota, &mut state, now, settlement(at(made_us)));
+            assert_eq!(found, taken, "after {late_us} us");
+        }
+        // The last estimate of a day, and the first of the next.
+        let mut state = State::of(&quota);
+        for made in [DAY_US - 1, DAY_US + 1] {
+            state.forget(&quota, at(made));
+            estimated(&quota, &mut state, at(made), 10);
+        }
+        let now = at(DAY_US + 5);
+        assert_eq!(
+            settle(&quota, &mut state, now, settlement(at(DAY_US - 1))),
+            0
+        );
+        assert_eq!(
+            settle(&quota, &mut state, now, settlement(at(DAY_US + 1))),
+            10
+        );
     }
 
     #[test]

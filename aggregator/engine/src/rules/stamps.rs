@@ -180,13 +180,6 @@ impl Stamps {
         self.reclaim();
     }
 
-    /// Forgets the hits of the oldest stamp.
-    pub fn forget_oldest(&mut self) {
-        if let Some(oldest) = self.oldest() {
-            self.forget(Span::ZERO, oldest.saturating_add(Span::from_micros(1)));
-        }
-    }
-
     /// How many hits are stamped `at`.
     pub fn hits_at(&self, at: Timestamp) -> u64 {
         let mut runs = self.runs().skip_while(|(run_at, _)| *run_at < at);
