@@ -213,7 +213,7 @@ async fn an_audit_of_a_killed_journal_and_its_export_are_equal() {
     assert!(0 < number("snapshots_equal"), "{report:#}");
     assert!(0 < number("excess"), "{report:#}");
     let by_cause = &report["excess_by_cause"];
-    let causes = ["propagation", "loss", "restart", "unguarded"];
+    let causes = ["propagation", "loss", "restart", "unguarded", "charged"];
     let of = |value: &Value| -> u64 { causes.iter().map(|of| value[of].as_u64().unwrap()).sum() };
     let pairs = report["excess_pairs"].as_array().unwrap();
     assert_eq!(

@@ -31,6 +31,8 @@ pub(super) struct RuledEntry<'a> {
     pub position: LogPosition,
     pub at: Timestamp,
     pub event: PairEvent,
+    /// The cost was known only after the call: no limits could have refused it.
+    pub is_charge: bool,
     /// The pair is banned: no hit is granted, whatever the limits.
     pub banned: bool,
     /// The ruling on the real pair.
@@ -80,7 +82,10 @@ impl Engine {
             add(&mut counts.at_cap, event.copies());
             return None;
         }
-        counts.count(entry.ruled, ruled);
+        match entry.is_charge {
+            true => counts.count_charge(ruled),
+            false => counts.count(entry.ruled, ruled),
+        }
         // A denial that has ended by log time is over, even if the pair's own time is earlier.
         let over = now.max(self.now());
         let end = end.filter(|end| over < *end && before.is_none_or(|before| before <= over))?;
@@ -141,6 +146,13 @@ impl Engine {
 }
 
 impl CandidateCounts {
+    /// Counts a cost that was known only after the call, which no limits would have refused.
+    fn count_charge(&mut self, candidate: Ruled) {
+        let charged = candidate.granted.saturating_add(candidate.excess);
+        add(&mut self.granted, charged);
+        add(&mut self.late, candidate.late);
+    }
+
     /// Counts an entry with the rulings of the real limits and of the candidate.
     fn count(&mut self, real: Ruled, candidate: Ruled) {
         add(&mut self.granted, candidate.granted);

@@ -392,6 +392,7 @@ impl Engine {
             position: common.position_of(ahead),
             at,
             event: event_of(&hit, |stamp| common.clock.instant(stamp)),
+            is_charge,
             banned,
             ruled,
         };

@@ -270,7 +270,7 @@ impl Counts {
 /// Counts by a candidate of the hits that were ruled beside it. Calls that agents refused are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CandidateCounts {
-    /// Hits that it has room for.
+    /// Hits that it has room for, and costs that were known only after their calls, which no limits could refuse.
     pub granted: u64,
     /// Hits that it would have refused.
     pub excess: u64,

@@ -258,9 +258,16 @@ impl Three {
             return;
         }
         let (said, expected) = (counts.candidate, self.candidate.counts());
+        let excess = self.candidate.rulings.excess.iter();
+        let of_charges = excess.filter(|(n, _)| hits[*n as usize].kind == HitKind::Charge);
+        let charged: u64 = of_charges.map(|(_, copies)| copies).sum();
         assert_eq!(
             (said.granted, said.excess, said.late),
-            (expected.granted, expected.excess, expected.late)
+            (
+                expected.granted + charged,
+                expected.excess - charged,
+                expected.late
+            )
         );
         assert_eq!(said.closed as usize, self.beside.rulings.candidates.len());
         if self.overruled {
@@ -323,6 +330,22 @@ fn a_candidate_counts_new_and_avoided_refusals() {
     assert_eq!(play.counts().candidate, CandidateCounts::default());
     play.tick(1_300_000);
     assert_eq!(play.engine.candidate_pairs(), 0);
+}
+
+#[test]
+fn a_candidate_refuses_no_cost_that_is_known_afterwards() {
+    let mut play = Play::of("[rate.a]\nrate = \"9/s\"\n[rate.a.candidate]\nrate = \"2/s\"\n");
+    let charge = Hit {
+        kind: HitKind::Charge,
+        ..Hit::one(0, "acme", Timestamp::from_millis(play.now_ms), 5)
+    };
+    play.next_batch("a", &[charge]);
+    let counts = play.counts().candidate;
+    assert_eq!((counts.granted, counts.excess, counts.newly), (5, 0, 0));
+    // It counts, so the next call is one that the candidate refuses.
+    play.hits("a", &["acme"]);
+    let counts = play.counts().candidate;
+    assert_eq!((counts.granted, counts.excess, counts.newly), (0, 1, 1));
 }
 
 #[test]

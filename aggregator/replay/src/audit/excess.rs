@@ -1,6 +1,7 @@
 //! Why excess copies were let through: by pair, and by what kept a denial from stopping them.
 //!
 //! ```text
+//! charged      a cost that was known only after the call: the call itself may have been within its limits
 //! unguarded    the agent marked the call: it had received no watermark, or it refused nothing
 //! propagation  no denial that ended more than 250 ms after the call had been stated, or it was stated less than a
 //!              second before
@@ -19,7 +20,7 @@ use std::fmt;
 use serde::Serialize;
 use tollgate_engine::engine::{CLOCK_TOLERATED, Rulings};
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::hits::{Hit, HitBatch};
+use tollgate_shared::wire::hits::{Hit, HitBatch, HitKind};
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Scope, StatementKind};
 
@@ -60,13 +61,15 @@ pub struct ExcessByCause {
     pub restart: u64,
     /// The call was unguarded, so that it is never debt.
     pub unguarded: u64,
+    /// The cost was known only after the call, and no denial can stop it.
+    pub charged: u64,
 }
 
 impl ExcessByCause {
     /// The total.
     pub fn total(&self) -> u64 {
-        let all = [self.propagation, self.loss, self.restart, self.unguarded];
-        all.into_iter().fold(0, u64::saturating_add)
+        let calls = [self.propagation, self.loss, self.restart, self.unguarded];
+        calls.into_iter().fold(self.charged, u64::saturating_add)
     }
 
     /// Adds another count.
@@ -75,6 +78,7 @@ impl ExcessByCause {
         self.loss += other.loss;
         self.restart += other.restart;
         self.unguarded += other.unguarded;
+        self.charged += other.charged;
     }
 }
 
@@ -85,10 +89,11 @@ impl fmt::Display for ExcessByCause {
             loss,
             restart,
             unguarded,
+            charged,
         } = self;
         write!(
             f,
-            "{propagation} propagation, {loss} loss, {restart} restart, {unguarded} unguarded"
+            "{propagation} propagation, {loss} loss, {restart} restart, {unguarded} unguarded, {charged} charged"
         )
     }
 }
@@ -223,7 +228,9 @@ impl ExcessLedger {
 
     fn causes(&self, resource: &str, epoch: u128, hit: &Hit<'_>, copies: u64) -> ExcessByCause {
         let mut by_cause = ExcessByCause::default();
-        let count = if hit.unguarded {
+        let count = if hit.kind == HitKind::Charge {
+            &mut by_cause.charged
+        } else if hit.unguarded {
             &mut by_cause.unguarded
         } else {
             let stated = self.denied_since(resource, hit.domain, hit.at);
@@ -274,8 +281,6 @@ impl ExcessLedger {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_shared::wire::hits::HitKind;
-
     use super::*;
 
     fn at(ms: u64) -> Timestamp {
@@ -283,6 +288,15 @@ mod tests {
     }
 
     fn cause_of(ledger: &ExcessLedger, at_ms: u64, unguarded: bool) -> &'static str {
+        cause_of_a(HitKind::Hit, ledger, at_ms, unguarded)
+    }
+
+    fn cause_of_a(
+        kind: HitKind,
+        ledger: &ExcessLedger,
+        at_ms: u64,
+        unguarded: bool,
+    ) -> &'static str {
         let hit = Hit {
             resource: 0,
             domain: "acme",
@@ -290,7 +304,7 @@ mod tests {
             copies: 3,
             calls: 1,
             min: None,
-            kind: HitKind::Hit,
+            kind,
             unguarded,
         };
         let by_cause = ledger.causes("search", 7, &hit, 3);
@@ -300,6 +314,7 @@ mod tests {
             (by_cause.loss, "loss"),
             (by_cause.restart, "restart"),
             (by_cause.unguarded, "unguarded"),
+            (by_cause.charged, "charged"),
         ];
         all.into_iter().find(|(copies, _)| *copies == 3).unwrap().1
     }
@@ -319,6 +334,17 @@ mod tests {
         assert_eq!(cause_of(&ledger, 6_000, true), "unguarded");
         // The denial is over: a limit that is full again was filled by calls of this moment.
         assert_eq!(cause_of(&ledger, 9_000, false), "propagation");
+    }
+
+    #[test]
+    fn no_denial_can_stop_a_cost_that_is_known_afterwards() {
+        let mut ledger = ExcessLedger::default();
+        denied(&mut ledger, 5_000, 9_000);
+        for unguarded in [false, true] {
+            let cause_of_a = |kind| cause_of_a(kind, &ledger, 6_000, unguarded);
+            assert_eq!(cause_of_a(HitKind::Charge), "charged");
+            assert_ne!(cause_of_a(HitKind::Estimate), "charged");
+        }
     }
 
     #[test]
