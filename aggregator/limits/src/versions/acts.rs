@@ -1,6 +1,8 @@
-//! Describes an operator's act in one line of text.
+//! Describes an operator's act in one line of text, and says which pairs it concerns.
 
 use tollgate_shared::escape::{Escaped, escaped};
+use tollgate_shared::names::namespace;
+use tollgate_shared::networks::network_of_domain;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::set_rows::SetRow;
@@ -76,6 +78,42 @@ pub fn in_one_line(act: &Act) -> String {
     }
 }
 
+/// Whether an act is about a resource, which is configured under `configured` (its name, or a pattern); an act on every
+/// resource, only if it is about this domain as well.
+///
+/// A caller with access to the explanations of one resource alone sees the reasons of such acts, and of no others.
+pub fn concerns(act: &Act, (resource, configured): (&str, &str), domain: Option<&str>) -> bool {
+    let is_it = |name: &str| name == resource || name == configured;
+    match act {
+        Act::Reset { resource, .. }
+        | Act::Pardon { resource, .. }
+        | Act::Refund { resource, .. }
+        | Act::ReleaseHold { resource, .. }
+        | Act::ReleaseHolds { resource, .. }
+        | Act::ReleaseTransfer { resource, .. } => is_it(resource),
+        Act::Ban {
+            resource,
+            domain: of,
+            ..
+        }
+        | Act::Unban {
+            resource,
+            domain: of,
+        } => match resource {
+            Some(resource) => is_it(resource),
+            None => domain.is_some_and(|domain| is_within(domain, of)),
+        },
+        Act::Switch { namespace: of, .. } => &**of == "*" || **of == *namespace(resource),
+        Act::Set(_) | Act::SetMany(_) => act.rows().iter().all(|row| is_it(&row.resource)),
+    }
+}
+
+/// Whether a domain is another, or an address in it.
+fn is_within(domain: &str, of: &str) -> bool {
+    let networks = || Some((network_of_domain(of)?, network_of_domain(domain)?));
+    domain == of || networks().is_some_and(|(of, domain)| of.contains(&domain))
+}
+
 fn and_more(rows: usize) -> String {
     match rows {
         0 => String::new(),
@@ -131,6 +169,44 @@ fn everywhere(resource: &Option<Box<str>>) -> Escaped<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_act_on_all_resources_concerns_its_domain() {
+        let ban = |resource: Option<&str>, domain: &str| Act::Ban {
+            resource: resource.map(Into::into),
+            domain: domain.into(),
+            until: Timestamp::MAX,
+        };
+        let set = |resource: &str| SetRow {
+            resource: resource.into(),
+            domain: "acme".into(),
+            rate: None,
+            hard: None,
+            limit: None,
+        };
+        let switch = |namespace: &str| Act::Switch {
+            namespace: namespace.into(),
+            ignore_configured: None,
+            allow_unconfigured: None,
+        };
+        for (is_so, act) in [
+            (true, ban(Some("api.search"), "globex")),
+            (false, ban(Some("web.page"), "10.1.2.3")),
+            (true, ban(None, "10.1.2.3")),
+            (true, ban(None, "10.1.0.0/16")),
+            (false, ban(None, "10.2.0.0/16")),
+            (false, ban(None, "globex")),
+            (true, Act::Set(set("api.*"))),
+            (false, Act::SetMany(vec![set("api.*"), set("web.page")])),
+            (true, switch("*")),
+            (true, switch("api")),
+            (false, switch("web")),
+        ] {
+            let names = ("api.search", "api.*");
+            assert_eq!(concerns(&act, names, Some("10.1.2.3")), is_so, "{act:?}");
+        }
+        assert!(!concerns(&ban(None, "acme"), ("a", "a"), None));
+    }
 
     #[test]
     fn an_end_beyond_all_dates_is_no_early_one() {

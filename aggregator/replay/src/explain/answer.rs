@@ -12,8 +12,7 @@ use super::view::{CallView, DenialView, Explanation, StatementView, VersionView}
 use super::{AskedPair, ExplainError, counts, older, open, recorded_at, refused, sentences};
 use crate::range::Utc;
 use crate::source::Source;
-use tollgate_limits::versions::in_one_line;
-use tollgate_limits::versions::{LimitsBook, Made};
+use tollgate_limits::versions::{LimitsBook, Made, concerns, in_one_line};
 use tollgate_limits::{Limits, Resource};
 use tollgate_shared::hex::hex;
 
@@ -281,12 +280,15 @@ pub(super) fn version_view(
     if let Some(row) = row {
         excerpt.push_str(&row);
     }
+    let configured = version.limits.resource(&of.resource).map(Resource::name);
+    let names = (&*of.resource, configured.unwrap_or(&of.resource));
+    let made = version.made.as_deref();
+    let made = made.filter(|made| concerns(&made.act, names, of.domain.as_deref()));
     Some(VersionView {
         number,
         digest: hex(&version.text.digest()),
-        amendment: version.made.as_deref().map(amendment),
+        amendment: made.map(amendment),
         excerpt,
-        text: version.text.to_string(),
     })
 }
 

@@ -118,12 +118,11 @@ pub struct VersionView {
     pub number: u64,
     /// BLAKE3 of its text.
     pub digest: String,
-    /// The operator's act, with who, when and why, if the version is an amendment.
+    /// The operator's act, with name, time and reason, if the version is an amendment that concerns the pair: some
+    /// callers may see the explanations of this resource, and nothing else.
     pub amendment: Option<String>,
     /// The parts of its text about the resource.
     pub excerpt: String,
-    /// All of its text.
-    pub text: String,
 }
 
 /// The hits that filled a window.

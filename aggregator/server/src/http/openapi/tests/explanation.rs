@@ -97,7 +97,6 @@ fn parts() -> Explanation {
             digest: "0f".to_owned(),
             amendment: None,
             excerpt: "[rate]".to_owned(),
-            text: "[rate]".to_owned(),
         }),
         holders: vec![holder.clone()],
         same_code: vec![explained::ScopeDenialView {
