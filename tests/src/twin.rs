@@ -17,6 +17,7 @@ use tollgate_model::PartitionModel;
 use tollgate_replay::model_check::{RecordPosition, Versions, feed};
 use tollgate_server::core::event::{Effect, Event, Now, QueryId};
 use tollgate_server::core::recordings::WAITING_MAX;
+use tollgate_server::core::topics::Subscribed;
 use tollgate_server::core::view::{Query, Reply};
 use tollgate_server::core::{Core, Settings, Start};
 use tollgate_shared::keyring::Keyring;
@@ -222,6 +223,7 @@ fn settings(partitions: u32) -> Settings {
         },
         feeds: Vec::new(),
         heartbeat: Span::from_secs(1),
+        subscribed: Subscribed::default(),
         follow_file: false,
         waiting_max: WAITING_MAX,
         snapshots: None,

@@ -71,6 +71,11 @@ impl<Topic: Clone + Eq + Hash> Subscriptions<Topic> {
         self.by_topic.get(topic).map_or(&[], Vec::as_slice)
     }
 
+    /// The topics that have subscribers, in arbitrary order.
+    pub fn topics(&self) -> impl ExactSizeIterator<Item = &Topic> {
+        self.by_topic.keys()
+    }
+
     /// Number of topics to which a connection subscribes.
     pub fn of_connection(&self, connection: u64) -> usize {
         self.by_connection.get(&connection).map_or(0, HashMap::len)

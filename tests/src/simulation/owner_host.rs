@@ -12,6 +12,7 @@ use tollgate_log::journal::core::JournalCommand;
 use tollgate_log::{LogEvent, Stream, Ticket};
 use tollgate_server::core::event::{Event as CoreEvent, LimitsFile, Now, Peer};
 use tollgate_server::core::snapshots::Policy;
+use tollgate_server::core::topics::Subscribed;
 use tollgate_server::core::{Core, Settings, Start};
 use tollgate_server::link::{Admitted, BatchFault, Session as LinkSession};
 use tollgate_shared::keyring::Keyring;
@@ -155,6 +156,7 @@ impl OwnerHost {
             start,
             feeds: vec![format!("tcp://owner-{}:1", self.index).into()],
             heartbeat: Span::from_millis(250),
+            subscribed: Subscribed::default(),
             follow_file: true,
             waiting_max: plan.waiting_max,
             snapshots: Some(Policy {

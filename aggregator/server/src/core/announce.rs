@@ -3,7 +3,7 @@
 //! ```text
 //! ruled in a turn    api.search: acme denied, globex denied        one frame of the topic
 //! heartbeat due      control: watermarks                           one frame each
-//!                    topics with something in force: watermarks
+//!                    topics with something in force that have subscribers: watermarks
 //! ```
 //!
 //! Each frame takes the next sequence of its topic and carries how far every ready partition has been
@@ -12,7 +12,7 @@
 //! subscribers can follow. Knows nothing of sockets.
 //!
 //! What stays true: if a topic skips a sequence, this process has forgotten a statement that an agent may have
-//! received; a watermark on a topic never runs ahead of the topic's statements; a frame is never larger than a
+//! received, or the topic; a watermark on a topic never runs ahead of the topic's statements; a frame is never larger than a
 //! message may be.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -26,6 +26,7 @@ use tollgate_shared::wire::{MESSAGE_BYTES_MAX, Writer};
 use super::event::Effect;
 use super::live::{At, Live, end_of};
 use super::ready::ReadyPartitions;
+use super::topics::{Subscribed, Topics};
 
 /// The key of topic names where the fleet has no key.
 pub const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
@@ -69,9 +70,7 @@ struct Untold {
 #[derive(Debug)]
 pub struct Announcer {
     instance: u128,
-    topic_key: [u8; 16],
-    /// By resource: the last sequence of its topic.
-    sequences: HashMap<Arc<str>, u64>,
+    topics: Topics,
     control_sequence: u64,
     live: Live,
     /// Partitions whose statements were forgotten after agents may have received them.
@@ -91,8 +90,7 @@ impl Announcer {
     pub fn new(instance: u128, topic_key: [u8; 16]) -> Self {
         Self {
             instance,
-            topic_key,
-            sequences: HashMap::new(),
+            topics: Topics::new(topic_key),
             control_sequence: 0,
             live: Live::default(),
             forgotten: BTreeSet::new(),
@@ -116,6 +114,7 @@ impl Announcer {
 
     /// Takes a statement of a ready partition, and publishes it at the end of the turn.
     pub fn announce(&mut self, partition: u32, resource: &Arc<str>, statement: Statement) {
+        self.topics.meet(resource);
         let takes_back = self.live.take(partition, resource, &statement);
         let unannounced = Untold {
             partition,
@@ -135,7 +134,7 @@ impl Announcer {
     /// meanwhile. So all topics skip a sequence, and each agent that follows one asks for a snapshot.
     pub fn begin(&mut self, partition: u32, live: impl IntoIterator<Item = (Arc<str>, Statement)>) {
         if self.forgotten.remove(&partition) {
-            self.sequences.values_mut().for_each(|last| *last += 1);
+            self.topics.skip();
         }
         for (resource, statement) in live {
             self.announce(partition, &resource, statement);
@@ -225,19 +224,19 @@ impl Announcer {
         }
     }
 
-    /// Publishes a heartbeat on the control topic and on every topic that has something in force.
+    /// Publishes a heartbeat on the control topic, and on every topic that has something in force and subscribers.
     pub fn publish_heartbeats(
         &mut self,
         clock: Span,
         ready: &ReadyPartitions,
+        subscribed: &Subscribed,
         effects: &mut Vec<Effect>,
     ) {
         for ready in ready.iter() {
             self.live.expire(ready.watermark.partition, ready.log_now);
         }
         self.publish(None, clock, ready.watermarks(), Vec::new(), effects);
-        let resources: Vec<Arc<str>> = self.live.resources().cloned().collect();
-        for resource in resources {
+        for resource in self.topics.with_subscribers(&self.live, subscribed) {
             let watermarks = match self.rest.contains_key(&resource) {
                 true => Vec::new(),
                 false => ready.watermarks(),
@@ -248,30 +247,24 @@ impl Announcer {
 
     fn publish(
         &mut self,
-        resource: Option<&str>,
+        resource: Option<&Arc<str>>,
         clock: Span,
         watermarks: Vec<Watermark>,
         stated: Vec<StatementNotice>,
         effects: &mut Vec<Effect>,
     ) {
         let (topic, sequence) = match resource {
-            None => (Topic::CONTROL, &mut self.control_sequence),
-            Some(resource) => {
-                if !self.sequences.contains_key(resource) {
-                    self.sequences.insert(resource.into(), 0);
-                }
-                let Some(sequence) = self.sequences.get_mut(resource) else {
-                    return;
-                };
-                (Topic::of_resource(&self.topic_key, resource), sequence)
+            None => {
+                self.control_sequence += 1;
+                (Topic::CONTROL, self.control_sequence)
             }
+            Some(resource) => self.topics.next(resource),
         };
-        *sequence += 1;
         let frame = Frame {
             instance: self.instance,
-            sequence: *sequence,
+            sequence,
             sent: clock,
-            resource: resource.unwrap_or_default().into(),
+            resource: resource.map(|name| (**name).into()).unwrap_or_default(),
             watermarks,
             statements: stated,
         };
@@ -285,12 +278,11 @@ impl Announcer {
 
     /// The point of the feed at which a snapshot of these resources, taken now, is true.
     pub fn point(&self, ready: &ReadyPartitions, resources: &[Box<str>]) -> Point {
-        let last = |resource: &str| self.sequences.get(resource).copied().unwrap_or(0);
         Point {
             instance: self.instance,
             watermarks: ready.watermarks(),
             control_sequence: self.control_sequence,
-            sequences: resources.iter().map(|one| last(one)).collect(),
+            sequences: resources.iter().map(|one| self.topics.last(one)).collect(),
         }
     }
 

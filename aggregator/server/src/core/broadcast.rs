@@ -110,7 +110,8 @@ impl Broadcast {
 
     fn publish_heartbeats(&mut self, now: Now, ready: &ReadyPartitions, env: &mut Environment) {
         let announcer = &mut self.announcer;
-        announcer.publish_heartbeats(now.clock, ready, &mut env.effects);
+        let subscribed = &env.settings.subscribed;
+        announcer.publish_heartbeats(now.clock, ready, subscribed, &mut env.effects);
     }
 
     /// Begins to announce a partition that is ready for the first time.

@@ -53,6 +53,7 @@ counters! {
         foreign = "tollgate_records_foreign_total", "Ticks and identities of another log.",
         totals_out_of_order = "tollgate_totals_out_of_order_total", "Totals that were not after the last applied one of their source: sent again, or too late to count.",
         refused_calls = "tollgate_calls_refused_total", "Calls that agents refused.",
+        refused_copies = "tollgate_hits_refused_total", "Hits that agents refused: the copies of refused calls.",
         denials = "tollgate_denials_total", "Statements that deny.",
         lifts = "tollgate_lifts_total", "Statements that lift a denial.",
         denials_recorded = "tollgate_denials_recorded_total", "Statements whose decision record the log has.",

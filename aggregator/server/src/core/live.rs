@@ -167,6 +167,11 @@ impl Live {
         self.resources.keys()
     }
 
+    /// How many resources have something in force.
+    pub fn resources_len(&self) -> usize {
+        self.resources.len()
+    }
+
     /// Whether a resource has something in force.
     pub fn has(&self, resource: &str) -> bool {
         self.resources.contains_key(resource)

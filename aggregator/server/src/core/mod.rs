@@ -31,6 +31,7 @@ pub mod ruler;
 pub mod snapshots;
 pub mod state_digests;
 pub mod together;
+pub mod topics;
 pub mod totals;
 pub mod usage;
 pub mod verdicts;

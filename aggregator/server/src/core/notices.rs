@@ -23,7 +23,6 @@ use tollgate_engine::engine::PairNear;
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
-use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::hits::HitBatch;
 use tollgate_shared::wire::notice::{Notice, NoticeFrame};
 
@@ -34,6 +33,7 @@ use super::limits_state::LimitsState;
 use super::partition::Partition;
 use super::partition::event::PartitionStep;
 use super::ready::ReadyPartitions;
+use super::topics::Topics;
 
 /// How often notices of one partition are published.
 const EVERY: Span = Span::from_millis(20);
@@ -124,11 +124,19 @@ impl NearPairs {
 }
 
 /// The notices of one aggregator.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Notices {
-    /// By resource: the last sequence of its notices.
-    sequences: HashMap<Arc<str>, u64>,
+    topics: Topics,
     writer: Writer,
+}
+
+impl Default for Notices {
+    fn default() -> Self {
+        Self {
+            topics: Topics::new(TOPIC_KEY_UNPROTECTED),
+            writer: Writer::new(),
+        }
+    }
 }
 
 impl Notices {
@@ -154,6 +162,12 @@ impl Notices {
             let look = |resource: &str, domain: &str| ruler.near_of(resource, domain);
             partition.near.take_due(at, look, &mut due);
         }
+        if self.topics.are_many()
+            && let Some(all) = env.settings.subscribed.all()
+        {
+            self.topics
+                .forget_but(|_, topic| all.contains(&topic.notices()));
+        }
         let tally = &mut env.out.tally;
         for (resource, notices) in due {
             let count = notices.len() as u64;
@@ -176,18 +190,17 @@ impl Notices {
         resource: &Arc<str>,
         notices: Vec<Notice>,
     ) -> Effect {
-        let sequence = self.sequences.entry(Arc::clone(resource)).or_default();
-        *sequence += 1;
+        let (topic, sequence) = self.topics.next(resource);
         let frame = NoticeFrame {
             instance,
-            sequence: *sequence,
+            sequence,
             sent: clock,
             resource: (**resource).into(),
             notices,
         };
         frame.encode(&mut self.writer);
         Effect::Publish {
-            topic: Topic::of_notices(&TOPIC_KEY_UNPROTECTED, resource),
+            topic: topic.notices(),
             frame: self.writer.as_slice().to_vec(),
         }
     }

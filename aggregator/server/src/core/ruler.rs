@@ -447,6 +447,7 @@ fn count(rulings: &Rulings, counters: &mut Counters) {
         counters.not_ruled += counts.too_old + counts.at_cap + counts.misrouted;
         counters.pairs_at_cap += counts.at_cap;
         counters.refused_calls += counts.refused_calls;
+        counters.refused_copies += counts.refused_copies;
     }
     for of in &rulings.global_counts {
         counters.global_excess += of.counts.excess;

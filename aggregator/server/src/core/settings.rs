@@ -7,6 +7,7 @@ use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::Span;
 
 use super::snapshots::Policy;
+use super::topics::Subscribed;
 
 /// The settings with which a core is started.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct Settings {
     pub feeds: Vec<Box<str>>,
     /// How often topics without statements publish their watermarks.
     pub heartbeat: Span,
+    /// The topics that have subscribers: only these do.
+    pub subscribed: Subscribed,
     /// Whether the limits file is pushed when it differs.
     pub follow_file: bool,
     /// When snapshots are taken, if they are.

@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 use tollgate_shared::wire::frame::Topic;
 use tollgate_zmtp::message;
 
+use crate::core::topics::Subscribed;
 use crate::edge::{Connection, Edge, Queued};
 use crate::security::Access;
 use port::FeedPort;
@@ -59,9 +60,15 @@ pub struct Publisher {
     sender: mpsc::Sender<(Topic, Vec<u8>)>,
     waiting: Arc<AtomicUsize>,
     counters: Arc<FeedCounters>,
+    subscribed: Subscribed,
 }
 
 impl Publisher {
+    /// The topics that have subscribers.
+    pub fn subscribed(&self) -> Subscribed {
+        self.subscribed.clone()
+    }
+
     /// Publishes a frame, or drops it and counts that.
     pub fn publish(&self, topic: Topic, frame: Vec<u8>) {
         let bytes = frame.len();
@@ -89,6 +96,8 @@ pub fn serve(
     let (sender, frames) = mpsc::channel(FRAMES_MAX);
     let waiting = Arc::<AtomicUsize>::default();
     let port = FeedPort::new(Arc::clone(&edge), Arc::clone(&counters));
+    let asked = port.clone();
+    let subscribed = Subscribed::asked(move |count, list| asked.subscribed(count, list));
     let feed = Feed {
         edge: Arc::clone(&edge),
         port: port.clone(),
@@ -110,6 +119,7 @@ pub fn serve(
         sender,
         waiting,
         counters,
+        subscribed,
     })
 }
 

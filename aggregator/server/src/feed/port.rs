@@ -92,6 +92,21 @@ impl FeedPort {
         }
     }
 
+    /// The topics that have subscribers: all; or, if fewer are listed, so many of `list`, those of them.
+    pub(super) fn subscribed(&self, listed: usize, list: &dyn Fn() -> Vec<Topic>) -> Vec<Topic> {
+        let subscribers = self.lock();
+        let subscriptions = &subscribers.subscriptions;
+        if subscriptions.topics().len() <= listed {
+            return subscriptions.topics().copied().collect();
+        }
+        // The list is made without the lock, which publishing needs.
+        drop(subscribers);
+        let mut list = list();
+        let subscribers = self.lock();
+        list.retain(|topic| !subscribers.subscriptions.subscribers(topic).is_empty());
+        list
+    }
+
     fn lock(&self) -> MutexGuard<'_, Subscribers> {
         self.subscribers
             .lock()

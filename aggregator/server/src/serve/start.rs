@@ -33,6 +33,7 @@ use crate::config::{Config, LogKind};
 use crate::core::event::{Effect, Event};
 use crate::core::recordings::WAITING_MAX;
 use crate::core::snapshots::Policy;
+use crate::core::topics::Subscribed;
 use crate::core::{Core, Settings, Start};
 use crate::edge::{self, Edge};
 use crate::feed::{self, FeedCounters};
@@ -160,7 +161,8 @@ fn open(
         log_view(config, partitions, bound, keys),
         (&queries, metrics, others.clone(), &counters.http),
     )?;
-    let settings = settings(config, partitions, opened.start, bound, secured.keys);
+    let mut settings = settings(config, partitions, opened.start, bound, secured.keys);
+    settings.subscribed = feed.subscribed();
     warn_of_public_key(config, &settings.keys);
     let files = events.clone();
     let to_core = (events, counters.dead_letters);
@@ -319,6 +321,7 @@ fn settings(
         start,
         feeds: vec![format!("tcp://{}:{}", config.listen.advertise, bound.feed.port()).into()],
         heartbeat: Span::from_std(config.feed.heartbeat),
+        subscribed: Subscribed::default(),
         follow_file: config.limits.follow,
         waiting_max: WAITING_MAX,
         snapshots: Some(Policy {

@@ -11,6 +11,7 @@ use tollgate_log::{Chunks, Stream};
 use tollgate_server::core::event::Effect;
 use tollgate_server::core::recordings::WAITING_MAX;
 use tollgate_server::core::snapshots::Policy;
+use tollgate_server::core::topics::Subscribed;
 use tollgate_server::core::{Core, Settings, Start};
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::Span;
@@ -141,6 +142,7 @@ impl World {
             start,
             feeds: vec!["tcp://127.0.0.1:1".into()],
             heartbeat: Span::from_millis(250),
+            subscribed: Subscribed::default(),
             follow_file: true,
             waiting_max: WAITING_MAX,
             snapshots: Some(Policy {
