@@ -73,3 +73,55 @@ async fn copies_of_limits_that_are_gone_for_a_while_are_not_granted_again() {
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.contains("\"equal\":true"), "{out}");
 }
+
+/// Which of these domains a new agent refuses.
+async fn refused(served: &Served, name: &str) -> Vec<&'static str> {
+    let (agent, copies) = fresh(served, name).await;
+    let mut refused = Vec::new();
+    for domain in DOMAINS {
+        if let Err(why) = copies.reserve_confirmed(domain, 1, DEADLINE).await {
+            println!("{name}: {domain}: {why}");
+            refused.push(domain);
+        }
+    }
+    // What it took is given back before the next agent asks.
+    agent.shutdown(DEADLINE).await;
+    refused
+}
+
+/// Their pairs are ruled in several partitions, and their copies counted in one.
+const DOMAINS: [&str; 4] = ["acme", "globex", "hooli", "initech"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bans_hold_until_they_are_ended_whatever_the_limits() {
+    let both = format!("{WITHOUT}{WITH}");
+    let dir = directory(&both);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let url = format!("http://{}", served.http);
+    let act = |act: &str, domain: &str| {
+        let args = [act, "strict", domain, "--reason", "x", "--url", &url];
+        let (code, out, err) = run(dir.path(), &args);
+        assert_eq!(code, 0, "{act} {domain}: {out}{err}");
+    };
+    for domain in ["acme", "globex", "hooli"] {
+        act("ban", domain);
+    }
+    assert_eq!(
+        refused(&served, "limited").await,
+        ["acme", "globex", "hooli"]
+    );
+    push(&served, dir.path(), WITHOUT);
+    assert_eq!(refused(&served, "out").await, ["acme", "globex", "hooli"]);
+    act("unban", "acme");
+    act("unban", "globex");
+    assert_eq!(refused(&served, "ended").await, ["hooli"]);
+    push(&served, dir.path(), &both);
+    assert_eq!(refused(&served, "again").await, ["hooli"]);
+    act("unban", "hooli");
+    assert_eq!(refused(&served, "none").await, [""; 0]);
+    let audit = ["audit", "--journal", "tollgate-data", "--model", "all"];
+    let json = ["--format", "json", "-q"];
+    let (code, out, err) = run(dir.path(), &[&audit[..], &json].concat());
+    assert_eq!(code, 0, "{out}{err}");
+}

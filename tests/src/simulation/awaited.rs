@@ -123,7 +123,7 @@ impl World {
         let granted =
             { hold.number() }.and_then(|number| self.log_granted(resource, epoch, number));
         let is_granted = granted.is_some_and(|granted| copies <= granted);
-        let is_ignored = domain.is_some() && self.watch.ever_ignored.contains(name);
+        let is_ignored = domain.is_some() && self.watch.may_use_without_grant(name);
         if !is_granted && !is_ignored {
             let what = format!(
                 "agent {agent} was given {copies} of {name}, number {:?}: the log granted {granted:?}",

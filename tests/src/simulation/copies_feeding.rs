@@ -41,6 +41,10 @@ pub(super) fn copies_version(version: &Version, documents: &[Document]) -> Copie
                 (name.to_owned(), LimitedCopies { limits, is_heeded })
             })
             .collect(),
+        heeded_others: { COPIES.into_iter() }
+            .filter(|name| !is_ignored(name))
+            .map(str::to_owned)
+            .collect(),
         refuses_others: !COPIES
             .iter()
             .all(|name| version.limits.namespace_of(name).allow_unconfigured),
@@ -92,6 +96,7 @@ impl Watch {
                 let mut limits = limits.clone();
                 let of = |name: &str| partition_of_resource(name, self.partitions);
                 limits.resources.retain(|name, _| of(name) == partition);
+                limits.heeded_others.retain(|name| of(name) == partition);
                 copies.new_limits(version, limits, at_us);
             }
         }

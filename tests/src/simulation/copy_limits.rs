@@ -1,7 +1,7 @@
 //! Random limits on copies, drawn beside those on rates.
 //!
-//! Few copies and small groups, so that a few services fill them. What stays true: every version limits the same
-//! resources, strict or not as in the first version, so that holds survive a version.
+//! Few copies and small groups, so that a few services fill them. A later version may leave out a resource, and a still
+//! later one name it again. What stays true: a resource is strict or not as in the first version.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -26,6 +26,9 @@ struct Limit {
     max_age_ms: Option<u64>,
     /// A group's limit, and the number of domains that are its members.
     group: Option<(u64, usize)>,
+    /// Whether the version does not name the resource.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_left_out: bool,
 }
 
 /// The limits on all these resources.
@@ -47,7 +50,7 @@ impl CopyLimits {
                 0 => one.limit = anew.limit,
                 1 => one.global = anew.global,
                 2 => one.group = anew.group,
-                _ => {}
+                _ => one.is_left_out = random.one_in(3),
             }
         }
         all
@@ -63,9 +66,20 @@ impl CopyLimits {
         self.0[resource].max_age_ms.is_some()
     }
 
+    /// Whether these limits do not name a resource.
+    pub fn leave_out(&self, resource: usize) -> bool {
+        self.0[resource].is_left_out
+    }
+
+    /// The resources that are named, with their limits.
+    fn named(&self) -> impl Iterator<Item = (&'static str, &Limit)> {
+        let all = COPIES.into_iter().zip(&self.0);
+        all.filter(|(_, one)| !one.is_left_out)
+    }
+
     /// The same limits for the model.
     pub(super) fn of_model(&self) -> impl Iterator<Item = (&'static str, HoldLimits)> {
-        COPIES.into_iter().zip(&self.0).map(|(name, one)| {
+        self.named().map(|(name, one)| {
             let members = |count: usize| DOMAINS[..count].iter().map(|name| name.to_string());
             let group = one
                 .group
@@ -85,7 +99,7 @@ impl CopyLimits {
     /// Writes their text.
     pub fn write(&self, text: &mut String) {
         // Writing to a String does not fail.
-        for (name, one) in COPIES.iter().zip(&self.0) {
+        for (name, one) in self.named() {
             let reserve = if one.strict { "strict" } else { "optimistic" };
             let excess = if one.gives_back { "give-back" } else { "keep" };
             let _ = writeln!(
@@ -120,5 +134,6 @@ fn limit(random: &mut Random) -> Limit {
         group: random
             .one_in(2)
             .then(|| (random.between(1, 10), random.between(1, 4) as usize)),
+        is_left_out: false,
     }
 }

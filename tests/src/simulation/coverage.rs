@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 /// States that must occur in every swarm, beside the common ones.
-pub const WANTED: [&str; 103] = [
+pub const WANTED: [&str; 104] = [
     "act dry-run",
     "act lost the race",
     "act pointless",
@@ -74,6 +74,7 @@ pub const WANTED: [&str; 103] = [
     "late hit older than its tier's entry",
     "lease of copies ran out",
     "lease ran out",
+    "limits on copies left out",
     "limits push lost the race",
     "limits pushed",
     "limits rolled back",

@@ -64,6 +64,11 @@ impl Watch {
     fn note_version(&mut self, version: &Arc<Version>) {
         // Agents may know the version before any partition is ruled under it.
         let copies = copies_version(version, &self.documents);
+        let is_left_out = |name: &&str| !copies.resources.contains_key(*name);
+        let left_out: Vec<_> = COPIES.into_iter().filter(is_left_out).collect();
+        let is_one = (1..COPIES.len()).contains(&left_out.len());
+        self.cover.see_if("limits on copies left out", is_one);
+        self.ever_left_out.extend(left_out);
         self.copies.insert(version.number, copies);
         let ignored = |name: &&str| version.limits.namespace_of(name).ignore_configured;
         let ignored = COPIES.into_iter().filter(ignored);

@@ -151,6 +151,17 @@ impl Watch {
         { limits.filter_map(|of| of.limits.limit_of(&anybody)) }.min()
     }
 
+    /// Whether the newest version limits the copies of a resource.
+    pub(super) fn limits_copies_of(&self, resource: &str) -> bool {
+        let latest = self.book.latest();
+        latest.is_some_and(|version| version.limits.copies(resource).is_some())
+    }
+
+    /// Whether strict copies may be used although the log granted none: some version ignores its limits, or has none.
+    pub(super) fn may_use_without_grant(&self, resource: &str) -> bool {
+        self.ever_ignored.contains(resource) || self.ever_left_out.contains(resource)
+    }
+
     /// The limits on copies of all versions so far.
     pub(super) fn all_versions(&self) -> impl Iterator<Item = &CopiesVersion> {
         self.copies.values().chain(&self.lost_copies)
@@ -308,9 +319,10 @@ impl World {
                 continue;
             };
             self.see("checked: what is held is counted");
-            // A hold that ended by its age may still be in use, and does not count.
-            let ages = self.ends_by_age(resource);
-            if held < counted || counted < held && !ages {
+            // A hold that ended by its age may still be in use, and does not count; nor do holds under a version that
+            // leaves the resource out.
+            let may_be_less = self.ends_by_age(resource) || self.is_ever_left_out(resource);
+            if held < counted || counted < held && !may_be_less {
                 let name = COPIES[resource];
                 let what = format!("agent {agent} holds {held} of {name}, {counted} are counted");
                 return self.violated(6, "what is held is counted", what);
@@ -321,6 +333,11 @@ impl World {
     fn ends_by_age(&self, resource: usize) -> bool {
         let limits = self.plan.documents[0].copies.as_ref();
         limits.is_some_and(|limits| limits.ends_by_age(resource))
+    }
+
+    fn is_ever_left_out(&self, resource: usize) -> bool {
+        let mut limits = { self.plan.documents.iter() }.filter_map(|one| one.copies.as_ref());
+        limits.any(|limits| limits.leave_out(resource))
     }
 
     /// The copies of an agent that the log counts and those that it holds, if nothing is under way.

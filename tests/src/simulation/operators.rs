@@ -229,11 +229,11 @@ impl World {
             Does::Ban => {
                 let (resource, domain) = pair(random);
                 let of_copies = self.may_ban_copies() && random.one_in(3);
+                let of_copies = of_copies.then(|| *random.pick(&COPIES));
+                // Another partition bans domains on a resource without limits.
+                let of_copies = of_copies.filter(|name| self.watch.limits_copies_of(name));
                 Act::Ban {
-                    resource: Some(match of_copies {
-                        true => (*random.pick(&COPIES)).into(),
-                        false => resource,
-                    }),
+                    resource: Some(of_copies.map_or(resource, Into::into)),
                     domain,
                     until: self.until(random),
                 }

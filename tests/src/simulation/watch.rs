@@ -105,6 +105,8 @@ pub struct Watch {
     pub(super) has_refused: bool,
     /// Resources of copies whose denials some version ignored, by a switch or by the document.
     pub(super) ever_ignored: BTreeSet<&'static str>,
+    /// Resources of copies that some version left out.
+    pub(super) ever_left_out: BTreeSet<&'static str>,
     /// Partitions whose next record has to be the identity of a new generation.
     pub unbegun: BTreeSet<(Stream, u32)>,
     /// The statements that the `denials` stream should have, and those that it has.

@@ -150,17 +150,22 @@ impl Engine {
         };
         let scopes = match resource {
             Some(resource) => {
-                let of_copies = self.counts_holds_of(resource);
-                if !self.rules_pair(resource, domain) && !of_copies {
-                    return;
-                }
                 let identity = self.identities.of_resource(resource).of(domain);
                 let of_pair = self.amended.pair(identity);
+                let is_denied = self.denials.get(identity, when.at).is_some();
+                let rules_pair = self.rules_pair(resource, domain);
+                let of_copies = self.counts_holds_of(resource);
+                // Limits on its copies may have ended since it was banned.
+                let is_banned = is_denied || of_pair.ban.is_some();
+                if !rules_pair && !of_copies && !is_banned {
+                    return;
+                }
                 self.amended
                     .set_pair(identity, PairAmendments { ban, ..of_pair });
-                match of_copies || self.steps.newest().limits.copies(resource).is_none() {
+                let is_elsewhere = self.steps.newest().limits.copies(resource).is_some();
+                match of_copies || is_denied || rules_pair && !is_elsewhere {
                     true => BTreeMap::from([(identity, Arc::from(resource))]),
-                    // Its copies are counted in another partition, which denies it.
+                    // Another partition denies it: the one that counts its copies, or rules its hits.
                     false => BTreeMap::new(),
                 }
             }

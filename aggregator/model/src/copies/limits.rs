@@ -92,6 +92,8 @@ pub struct LimitedCopies {
 pub struct CopiesVersion {
     /// The resources of this partition with limits on copies.
     pub resources: BTreeMap<String, LimitedCopies>,
+    /// Other resources whose bans are enforced.
+    pub heeded_others: BTreeSet<String>,
     /// Whether operations on other resources are refused. Otherwise they are accepted and not counted.
     pub refuses_others: bool,
     /// The greatest number of domains of one resource that are denied because they are full.
@@ -104,6 +106,7 @@ impl Default for CopiesVersion {
     fn default() -> Self {
         Self {
             resources: BTreeMap::new(),
+            heeded_others: BTreeSet::new(),
             refuses_others: false,
             denied_max: 0,
             // Two seconds.

@@ -209,10 +209,13 @@ impl CopiesModel {
                 // A ban that is over when its record arrives bans no domain; it ends the ban before it.
                 let until_us = until_us.filter(|until_us| at_us < *until_us);
                 self.bans.set(*resource, domain, until_us);
-                let limited = self.limits.resources.iter();
-                let meant = limited.filter(|(name, _)| resource.is_none_or(|of| of == **name));
-                for (name, limited) in meant {
-                    self.bans.state(name, domain, limited.is_heeded, at_us);
+                // Where limits have ended, a domain that was banned under them is still banned, until it is not.
+                let mut names = self.bans.announced_of(domain, at_us);
+                names.extend(self.limits.resources.keys().cloned());
+                names.retain(|name| resource.is_none_or(|of| of == *name));
+                for name in names {
+                    let is_heeded = self.limits.heeds_bans(&name);
+                    self.bans.state(&name, domain, is_heeded, at_us);
                 }
             }
             Some(act) => self.end_by_operator(act, &mut outcome),

@@ -80,8 +80,16 @@ impl CopyBans {
     pub fn state_all_again(&mut self, limits: &CopiesVersion, now_us: u64) {
         let announced: Vec<_> = self.announced.keys().cloned().collect();
         for (resource, domain) in announced {
-            self.state(&resource, &domain, limits.heeds(&resource), now_us);
+            self.state(&resource, &domain, limits.heeds_bans(&resource), now_us);
         }
+    }
+
+    /// The resources on which a domain was announced as banned, and still is.
+    pub fn announced_of(&self, domain: &str, now_us: u64) -> Vec<String> {
+        let of_domain = self.all_bans(now_us).filter(|((_, of), _)| *of == domain);
+        of_domain
+            .map(|((resource, _), _)| resource.to_owned())
+            .collect()
     }
 
     /// All announced bans that have not ended.
@@ -99,6 +107,11 @@ impl CopiesVersion {
     pub(super) fn heeds(&self, resource: &str) -> bool {
         let found = self.resources.get(resource);
         found.is_some_and(|found| found.is_heeded)
+    }
+
+    /// Whether the bans of a resource are enforced.
+    pub(super) fn heeds_bans(&self, resource: &str) -> bool {
+        self.heeds(resource) || self.heeded_others.contains(resource)
     }
 }
 

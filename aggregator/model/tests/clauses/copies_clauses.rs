@@ -31,6 +31,7 @@ fn limits(domain: u64) -> CopiesVersion {
     let is_heeded = true;
     CopiesVersion {
         resources: BTreeMap::from([(SLOT.to_owned(), LimitedCopies { limits, is_heeded })]),
+        heeded_others: Default::default(),
         refuses_others: true,
         denied_max: 100,
         timeout_ticks: 4,
