@@ -16,6 +16,8 @@
 //! the wall clock dozes or sleeps, the cached monotonic clock is up to 25 or 250 ms behind; what ends by it ends that much
 //! later for the next call.
 //!
+//! The wall clock is the monotonic one and a [`Distance`], which the flusher compares with the machine's wall clock.
+//!
 //! Knows nothing of denials, and not what makes a call urgent. What stays true: neither cached number is ever ahead of
 //! its clock.
 
@@ -23,9 +25,13 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tollgate_shared::time::{Span, Timestamp};
+
+use self::distance::{Distance, micros};
+
+mod distance;
 
 /// An instant in microseconds on the agent's own monotonic clock; 0 is before the agent's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,6 +76,7 @@ pub(crate) struct Clock {
 enum ClockSource {
     Machine {
         origin: Instant,
+        wall: Distance,
     },
     #[cfg_attr(
         not(any(test, feature = "testing")),
@@ -90,8 +97,10 @@ impl Clock {
             timekeeper: OnceLock::new(),
             source: ClockSource::Machine {
                 origin: Instant::now(),
+                wall: Distance::default(),
             },
         };
+        clock.follow();
         clock.set_cached(clock.read(), clock.read_wall());
         clock
     }
@@ -137,7 +146,7 @@ impl Clock {
     #[cold]
     #[inline(never)]
     pub(crate) fn wall_at_rest(&self, is_urgent: bool, now: Mono) -> Timestamp {
-        let wall = self.read_wall();
+        let wall = self.read_wall_anew(now);
         self.mono_us.fetch_max(now.0, Ordering::Relaxed);
         let changed = match is_urgent {
             true => self.wall_us.swap(wall.as_micros(), Ordering::Relaxed) <= DOZING,
@@ -202,7 +211,7 @@ impl Clock {
     /// Reads the monotonic clock itself.
     pub(crate) fn read(&self) -> Mono {
         match &self.source {
-            ClockSource::Machine { origin } => {
+            ClockSource::Machine { origin, .. } => {
                 Mono(BEGIN_US.saturating_add(micros(origin.elapsed())))
             }
             ClockSource::Hand { mono_us, .. } => Mono(mono_us.load(Ordering::Relaxed)),
@@ -211,11 +220,22 @@ impl Clock {
 
     /// Reads the wall clock itself.
     pub(crate) fn read_wall(&self) -> Timestamp {
+        self.wall_at(self.read())
+    }
+
+    /// The wall clock at a monotonic instant that was just read, also if the machine has slept, and the flusher has not come
+    /// since.
+    pub(crate) fn read_wall_anew(&self, now: Mono) -> Timestamp {
+        if let ClockSource::Machine { wall, .. } = &self.source {
+            wall.rise(|| self.read());
+        }
+        self.wall_at(now)
+    }
+
+    /// The wall clock at a monotonic instant that was just read.
+    fn wall_at(&self, now: Mono) -> Timestamp {
         match &self.source {
-            ClockSource::Machine { .. } => {
-                let since = SystemTime::now().duration_since(UNIX_EPOCH);
-                Timestamp::from_micros(since.map_or(0, micros).max(DOZING + 1))
-            }
+            ClockSource::Machine { wall, .. } => wall.wall(now),
             ClockSource::Hand { wall_us, .. } => {
                 Timestamp::from_micros(wall_us.load(Ordering::Relaxed))
             }
@@ -224,12 +244,21 @@ impl Clock {
 
     /// Updates the cached numbers, and returns the new values. A wall clock that is at rest stays so.
     pub(crate) fn refresh(&self) -> (Mono, Timestamp) {
-        let (mono, wall) = (self.read(), self.read_wall());
+        self.follow();
+        let mono = self.read();
+        let wall = self.wall_at(mono);
         match self.is_awake() {
             false => self.mono_us.store(mono.0, Ordering::Relaxed),
             true => self.set_cached(mono, wall),
         }
         (mono, wall)
+    }
+
+    /// Compares the wall clock with the machine's.
+    fn follow(&self) {
+        if let ClockSource::Machine { wall, .. } = &self.source {
+            wall.follow_the_machine(|| self.read());
+        }
     }
 
     fn set_cached(&self, mono: Mono, wall: Timestamp) {
@@ -266,7 +295,7 @@ impl Clock {
     /// The machine's instant of a monotonic instant, for measurements.
     pub(crate) fn instant(&self, at: Mono) -> Instant {
         match &self.source {
-            ClockSource::Machine { origin } => {
+            ClockSource::Machine { origin, .. } => {
                 let since = Duration::from_micros(at.0.saturating_sub(BEGIN_US));
                 origin.checked_add(since).unwrap_or(*origin)
             }
@@ -313,21 +342,13 @@ impl<'c> Reading<'c> {
             // Called in either case, because it may wake the flusher.
             let cached = cached();
             let stamp = match self.read.get() {
-                Some(_) => self.clock.read_wall(),
+                Some(now) => self.clock.wall_at(now),
                 None => cached,
             };
             self.stamp.set(Some(stamp));
             stamp
         })
     }
-}
-
-/// Whole microseconds, without the 128-bit division of the standard library: every refusal calls this.
-fn micros(duration: Duration) -> u64 {
-    duration
-        .as_secs()
-        .saturating_mul(1_000_000)
-        .saturating_add(u64::from(duration.subsec_micros()))
 }
 
 #[cfg(test)]

@@ -397,7 +397,8 @@ impl<W: Transport> Driver<W> {
     }
 
     fn send_records(&mut self) {
-        let (now, wall) = (self.shared.clock.read(), self.shared.clock.read_wall());
+        let now = self.shared.clock.read();
+        let wall = self.shared.clock.read_wall_anew(now);
         let courier = &mut self.courier;
         if self.transport.fill_carrier(&mut || courier.next(now, wall)) {
             return;
