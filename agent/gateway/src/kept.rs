@@ -8,11 +8,12 @@
 //! ```
 //!
 //! A service that dies releases nothing, and only the lease reveals it. Ids contain the gateway's process, so that an
-//! id of an earlier process is unknown. Knows nothing of HTTP. What stays true: there are at most [`KEPT_MAX`] of
-//! each.
+//! id of an earlier process is unknown, and a number that nobody can guess, so that nobody releases or settles what
+//! others hold. Knows nothing of HTTP. What stays true: there are at most [`KEPT_MAX`] of each.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -125,6 +126,8 @@ impl fmt::Debug for LeasedHold {
 #[derive(Debug, Default)]
 struct KeptTable {
     next: u64,
+    /// Turns rising numbers into those of ids, by a secret of the process.
+    numbers: RandomState,
     holds: Ending<LeasedHold>,
     estimates: Ending<Estimate>,
 }
@@ -235,7 +238,7 @@ impl Kept {
 impl KeptTable {
     fn number(&mut self) -> u64 {
         self.next += 1;
-        self.next
+        self.numbers.hash_one(self.next)
     }
 }
 

@@ -4,14 +4,18 @@
 //! silent between requests       not checked here; hyper closes it after a minute
 //! a head's first bytes          the rest within 5 s
 //! an answer, of which nothing   is read for 10 s: closed
+//! a head that is refused        read to its end all the same, 2 MiB at most, for a second
 //! ```
+//!
+//! A connection that is closed while bytes of its peer are unread is reset, and the peer may lose the refusal (431). A
+//! web server would take the gateway for gone, and let requests through.
 //!
 //! What stays true: closed connections are counted by reason.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -25,6 +29,12 @@ const HEAD_WITHIN: Duration = Duration::from_secs(5);
 /// How long a peer may read nothing of an answer.
 const READS_WITHIN: Duration = Duration::from_secs(10);
 
+/// For how long a refused head is read: less than a gateway that stops has for its connections.
+const REFUSED_WITHIN: Duration = Duration::from_secs(1);
+
+/// How much of a refused head is read. Web servers take heads of 1 MiB at most.
+const REFUSED_BYTES_MAX: usize = 2 << 20;
+
 /// A stream with a time limit for what was begun on it.
 pub(crate) struct PatientStream<S> {
     stream: S,
@@ -32,6 +42,8 @@ pub(crate) struct PatientStream<S> {
     /// The head in progress: how many there were before it, and when it is late.
     head: Option<(u64, Pin<Box<Sleep>>)>,
     stuck: Option<Pin<Box<Sleep>>>,
+    /// How much of a refused head has been read since the stream was shut down, and when that ends.
+    refused: Option<(usize, Pin<Box<Sleep>>)>,
 }
 
 impl<S> PatientStream<S> {
@@ -41,6 +53,7 @@ impl<S> PatientStream<S> {
             connection,
             head: None,
             stuck: None,
+            refused: None,
         }
     }
 
@@ -85,6 +98,26 @@ impl<S> PatientStream<S> {
     }
 }
 
+impl<S: AsyncRead + Unpin> PatientStream<S> {
+    /// Reads the rest of a head that began no request. Ready when there is no more to wait for.
+    fn poll_rest_of_head(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut bytes = [0; 8 * 1_024];
+        while let Some((before, _)) = &self.head
+            && self.connection.heads() == (*before, false)
+            && let Some((read, late)) = &mut self.refused
+            && *read <= REFUSED_BYTES_MAX
+            && late.as_mut().poll(cx).is_pending()
+        {
+            let mut bytes = ReadBuf::new(&mut bytes);
+            match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut bytes)) {
+                Ok(()) if !bytes.filled().is_empty() => *read += bytes.filled().len(),
+                Ok(()) | Err(_) => break,
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for PatientStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -102,7 +135,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for PatientStream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for PatientStream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for PatientStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -131,7 +164,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PatientStream<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        if self.refused.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            self.refused = Some((0, Box::pin(sleep(REFUSED_WITHIN))));
+        }
+        self.poll_rest_of_head(cx).map(Ok)
     }
 }
 
@@ -161,6 +198,45 @@ mod tests {
         assert!(written.is_ok(), "whoever reads something has time");
         let error = stream.write_all(&answer).await.expect_err("nobody reads");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_is_refused_is_read_to_its_end() {
+        let (connection, _end) = Connections::enter(&Arc::new(Connections::new(1)));
+        let (near, mut far) = tokio::io::duplex(64);
+        let mut stream = PatientStream::new(near, Arc::clone(&connection));
+        far.write_all(b"GET / HTTP").await.expect("room");
+        let mut bytes = [0; 64];
+        assert_eq!(stream.read(&mut bytes).await.expect("a part"), 10);
+        let rest = async {
+            far.write_all(&[b'x'; 300]).await.expect("it is read");
+            sleep(REFUSED_WITHIN / 2).await;
+            far.write_all(&[b'x'; 300]).await.expect("it is read");
+            far.shutdown().await
+        };
+        let (shut, rest) = tokio::join!(stream.shutdown(), rest);
+        assert!(shut.is_ok() && rest.is_ok());
+        assert_eq!(stream.refused.map(|(read, _)| read), Some(600));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_head_that_is_refused_is_waited_for() {
+        for is_refused in [true, false] {
+            let (connection, _end) = Connections::enter(&Arc::new(Connections::new(1)));
+            let (near, mut far) = tokio::io::duplex(64);
+            let mut stream = PatientStream::new(near, Arc::clone(&connection));
+            far.write_all(b"GET / HTTP").await.expect("room");
+            let mut bytes = [0; 64];
+            assert_eq!(stream.read(&mut bytes).await.expect("a part"), 10);
+            if !is_refused {
+                connection.begin_request();
+                connection.end_request();
+            }
+            let shut = timeout(REFUSED_WITHIN / 2, stream.shutdown()).await;
+            assert_eq!(shut.is_err(), is_refused, "at once, or not");
+            let shut = timeout(REFUSED_WITHIN, stream.shutdown()).await;
+            assert!(shut.expect("it ends").is_ok());
+        }
     }
 
     #[tokio::test(start_paused = true)]
