@@ -59,8 +59,8 @@ pub struct DenialsArgs {
 
 #[derive(Debug, Subcommand)]
 enum DenialsVerb {
-    /// Lifts the denial of a domain on a resource; no new denial is announced until the domain's limits alone would
-    /// have let it in
+    /// Lifts the denial of a domain on a resource; no limit refuses it there until the denial would have ended by itself
+    /// (of a quota at the end of its period), or it was reset, or its limits let it in earlier
     Lift {
         /// The resource
         #[arg(value_parser = name)]

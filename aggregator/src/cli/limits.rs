@@ -214,15 +214,33 @@ fn asked_of_aggregator(
             Some(url) => limits_import::import(global, &url, file, &act.note()).map(Some),
             None => Ok(None),
         },
+        LimitsVerb::Set { domain: None, .. } if global.config.is_none() => {
+            match aggregator(None, kafka)? {
+                Some(url) => Err(Failure::Usage(format!(
+                    "limits set: an aggregator ({VARIABLE} = {url}) changes the limits of one domain: expected --domain \
+                     DOMAIN; or, for the limits of all domains, --kafka HOST:PORT, and of a journal a changed file \
+                     (limits.file) and SIGHUP to its aggregator"
+                ))),
+                None => Ok(None),
+            }
+        }
         _ => Ok(None),
     }
 }
 
+/// The variable that names an aggregator.
+const VARIABLE: &str = "TOLLGATE_URL";
+
 /// The aggregator that a command names: by --url, or by the environment, unless options name a Kafka.
 fn aggregator(stated: Option<&String>, kafka: &KafkaArgs) -> Result<Option<String>, Failure> {
-    const VARIABLE: &str = "TOLLGATE_URL";
-    if stated.is_some() || kafka.is_stated() {
-        return Ok(stated.cloned());
+    match (stated, kafka.is_stated()) {
+        (Some(url), true) => {
+            return Err(Failure::Usage(format!(
+                "--url {url}: --kafka or another option of a log is given, too: expected one of them"
+            )));
+        }
+        (Some(_), false) | (None, true) => return Ok(stated.cloned()),
+        (None, false) => {}
     }
     // An empty variable is not set, as everywhere.
     let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else {

@@ -26,7 +26,7 @@ use tollgate_server::domains::Domains;
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[group(id = "stated", multiple = true)]
 pub struct StatedEdit {
-    /// Hits in a time, as "100/s"; replaces tiers
+    /// Hits in a time, as "100/s"; replaces tiers, windows and bucket, and forgets what was used of a bucket
     #[arg(long, value_name = "RATE")]
     pub rate: Option<String>,
     /// Hits a second of one domain, as "200/s"

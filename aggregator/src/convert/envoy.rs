@@ -13,6 +13,7 @@
 //! What stays true: each value of a key has its own count, as in the original.
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
@@ -381,8 +382,9 @@ fn is_override(node: &Node, default: &Node, siblings: &[Node], above: &[NodeStep
         return false;
     };
     let is_plain = !node.is_shadow() && !default.is_shadow() && !default.share_threshold.0;
-    // A network would match all its addresses.
-    let is_name = check_name(&value).is_ok() && value.parse::<IpNet>().is_err();
+    // A network would match all its addresses, and an address of IPv6 all its spellings.
+    let is_many = value.parse::<IpNet>().is_ok() || value.parse::<Ipv6Addr>().is_ok();
+    let is_name = check_name(&value).is_ok() && !is_many;
     let mut wider = siblings.iter().filter(|other| other.is_wider_than(node));
     default.rate_limit.is_some()
         && default.values() == Values::Any

@@ -85,11 +85,22 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
         let known = resources
             .iter_mut()
             .find(|(namespace, of, _)| *namespace == limit.namespace && of.are_like(&keys));
+        let called = limit.id.as_ref().or(limit.name.as_ref());
+        let without_place = match (&known, &limit.id, &limit.name) {
+            (Some(_), ..) => called,
+            (None, Some(_), name) => name.as_ref(),
+            (None, None, _) => None,
+        };
+        if let Some(text) = without_place {
+            draft.differs(
+                &place,
+                format!("{text:?} names nothing here: a resource has one name"),
+            );
+        }
         if let Some((_, _, resource)) = known {
             resource.grants.push(grant);
             continue;
         }
-        let called = limit.id.as_ref().or(limit.name.as_ref());
         let called = called.cloned().unwrap_or_else(|| keys.texts().join("."));
         let name = draft.name(&format!("{}.{called}", limit.namespace));
         let resource = DraftResource {

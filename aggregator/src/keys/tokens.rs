@@ -81,7 +81,7 @@ fn unbounded(args: &TokenArgs) -> Option<&'static str> {
     let has = |role: &str| args.roles.iter().any(|one| one == role);
     if args.namespaces.is_empty() {
         None
-    } else if has("operator") {
+    } else if ["operator", "admin", "member"].into_iter().any(has) {
         Some(
             "--namespace bounds what the token may report, receive and change; by HTTP it may read all namespaces",
         )

@@ -117,11 +117,13 @@ const LIST: &str = r#"
   seconds: 60
 - namespace: shop
   id: posts
+  name: posts a minute
   max_value: 5
   seconds: 60
   conditions: ["req_method == 'POST'"]
   variables: [user_id]
 - namespace: shop
+  id: hourly
   max_value: 40
   seconds: 3600
   conditions: ["descriptors[0]['req_method'] == \"POST\""]
@@ -157,6 +159,8 @@ fn a_list_of_limits_becomes_resources_and_rules() {
     ]
     "##);
     assert_snapshot!(differences, @r##"
+    theirs.yaml: limit 2: "posts a minute" names nothing here: a resource has one name
+    theirs.yaml: limit 3: "hourly" names nothing here: a resource has one name
     theirs.yaml: shop.generic_key=all: expects a descriptor with just the entries generic_key=all, in this order; the original accepts any descriptor that contains them, and counts in each limit that matches
     theirs.yaml: shop.posts: expects a descriptor with just the entries req_method=POST, user_id, in this order; the original accepts any descriptor that contains them, and counts in each limit that matches
     theirs.yaml: shop.path!=/health: expects a descriptor with just the entries path!=/health, in this order; the original accepts any descriptor that contains them, and counts in each limit that matches
@@ -335,6 +339,21 @@ fn each_descriptor_finds_the_limit_that_the_original_finds() {
     // A limit after a `*` is never found, in the original neither.
     let all = (1..=13).filter(|number| *number != 11);
     assert_eq!(limited, all.collect(), "each limit is found");
+}
+
+#[test]
+fn spellings_of_one_address_are_values_of_their_own() {
+    let limit = |n: u8| format!("rate_limit: {{ unit: minute, requests_per_unit: {n} }}");
+    let value = |text: &str, n| format!("{{ key: ip, value: '{text}', {} }}", limit(n));
+    let (upper, lower) = (value("2001:DB8::1", 1), value("2001:db8::1", 2));
+    let other = format!("{{ key: ip, {} }}", limit(3));
+    let text = format!("{{ domain: shop, descriptors: [{upper}, {lower}, {other}] }}");
+    let (document, _) = converted("envoy-ratelimit", &text);
+    let limits = Limits::parse(&document).expect("it is right");
+    for (ip, expected) in [("2001:DB8::1", 1), ("2001:db8::1", 2), ("2001:db8:0::1", 3)] {
+        let found = limited_by(&limits, "shop", &[("ip", ip)]).expect("it is limited");
+        assert_eq!(found.0, [expected], "{ip}");
+    }
 }
 
 #[test]

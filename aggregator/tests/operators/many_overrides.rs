@@ -268,12 +268,23 @@ fn rows_are_set_through_the_aggregator_of_the_environment() {
         let nobody = [args, &["--url", "http://127.0.0.1:1"]].concat();
         let (code, _, stderr) = run_with(dir.path(), &nobody, &env);
         assert!(code == 69 && stderr.contains("127.0.0.1:1"), "{stderr}");
+        let both = [&nobody[..], &["--kafka", "127.0.0.1:1"]].concat();
+        let (code, _, stderr) = run_with(dir.path(), &both, &[]);
+        assert!(
+            code == 64 && stderr.contains("expected one of them"),
+            "{stderr}"
+        );
         let (code, _, stderr) = run_with(dir.path(), args, &[("TOLLGATE_URL", "localhost")]);
         assert_eq!(code, 64, "{args:?}: {stderr}");
         let says = "TOLLGATE_URL = \"localhost\": expected an aggregator's address";
         assert!(stderr.contains(says), "{args:?}: {stderr}");
     }
     // Limits of all domains stand in the document, which no aggregator writes.
+    let (code, _, stderr) = run_with(dir.path(), &set, &env);
+    assert!(
+        code == 64 && stderr.contains("expected --domain"),
+        "{stderr}"
+    );
     let journal = [&set[..], &["--journal", "data"]].concat();
     let (code, _, stderr) = run_with(dir.path(), &journal, &env);
     assert_eq!(code, 64, "{stderr}");

@@ -95,6 +95,8 @@ impl Client {
         let bearer = self.bearer(url, &host)?;
         let config = Agent::config_builder()
             .http_status_as_error(false)
+            // A proxy of the environment is for other hosts than aggregators: it would read the token.
+            .proxy(None)
             .timeout_global(within);
         let Some(files) = &self.tls else {
             let agent = config.build().new_agent();
