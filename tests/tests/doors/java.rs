@@ -51,6 +51,7 @@ pub fn checks_and_example() {
         .args(["-Xlint:all,-restricted,-options", "-Werror", "-d"])
         .arg(&classes);
     for source in [
+        "dev/tollgate/Library.java",
         "dev/tollgate/Tollgate.java",
         "example/Check.java",
         "example/Cost.java",
@@ -80,19 +81,19 @@ pub fn checks_and_example() {
 /// Each function is in a comment as in the header, with single blanks only, followed by its Java
 /// declaration.
 pub fn declares_what_the_header_does(header: &str) {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../agent/java/dev/tollgate/Tollgate.java");
-    let class = std::fs::read_to_string(path).expect("the class");
+    let classes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agent/java/dev/tollgate");
+    let read = |class: &str| std::fs::read_to_string(classes.join(class)).expect(class);
+    let (library, class) = (read("Library.java"), read("Tollgate.java"));
     let mut found = 0;
-    for (at, _) in class.match_indices("// ") {
-        let Some((declared, below)) = class[at + 3..].split_once('\n') else {
+    for (at, _) in library.match_indices("// ") {
+        let Some((declared, below)) = library[at + 3..].split_once('\n') else {
             continue;
         };
         let Some((result, rest)) = declared.split_once(" tg_") else {
             continue;
         };
         found += 1;
-        assert!(header.contains(declared), "Tollgate.java: {declared}");
+        assert!(header.contains(declared), "Library.java: {declared}");
         let (name, arguments) = rest.split_once('(').expect(declared);
         let arguments = arguments.trim_end_matches([')', ';']).split(", ");
         let layouts = std::iter::once(result).chain(arguments.filter(|one| *one != "void"));
