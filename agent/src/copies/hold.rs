@@ -64,6 +64,21 @@ pub enum Revoked {
     AgentEnded,
 }
 
+impl Revoked {
+    /// What the holder of a hold with this standing has to know; `None` if it may keep the hold.
+    fn of(standing: HoldStanding) -> Option<Self> {
+        match standing {
+            HoldStanding::Confirmed => None,
+            HoldStanding::Excess(copies, scope) => Some(Self::GiveBack {
+                copies,
+                scope: scope.map(FullScope::from),
+            }),
+            HoldStanding::Ended(by) => Some(Self::Ended(by)),
+            HoldStanding::Uncounted(why) => Some(Self::Uncounted(why)),
+        }
+    }
+}
+
 impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hold")
@@ -262,9 +277,10 @@ impl Hold {
         }
     }
 
-    /// Waits until the holder should give up the hold. That may never happen, and never does for a hold that is not
-    /// tracked or has no copies left. A further call returns again, until the copies that were too many are given
-    /// back. [`crate::AgentBuilder::on_hold`] reports the same for all holds.
+    /// Waits until the holder should give up the hold, or some of its copies. That may never happen, and never does for
+    /// a hold that is not tracked or has no copies left. A further call returns again, until the copies that were too
+    /// many are given back. [`Hold::revoked_now`] does not wait; [`crate::AgentBuilder::on_hold`] reports the same for
+    /// all holds.
     ///
     /// ```no_run
     /// # async fn work() {}
@@ -279,15 +295,53 @@ impl Hold {
         if self.ticket.number == 0 || self.copies == 0 {
             return std::future::pending().await;
         }
-        match self.ask(|answer| RareNotice::Watch { answer }).await {
-            None | Some(HoldStanding::Confirmed) => Revoked::AgentEnded,
-            Some(HoldStanding::Excess(copies, scope)) => Revoked::GiveBack {
-                copies,
-                scope: scope.map(FullScope::from),
-            },
-            Some(HoldStanding::Ended(by)) => Revoked::Ended(by),
-            Some(HoldStanding::Uncounted(why)) => Revoked::Uncounted(why),
+        let standing = self.ask(|answer| RareNotice::Watch { answer }).await;
+        standing
+            .and_then(Revoked::of)
+            .unwrap_or(Revoked::AgentEnded)
+    }
+
+    /// What [`Hold::revoked`] waits for, if the agent knows of it now; `None` if the holder may keep the hold. Work that
+    /// goes on in steps can ask before each step. Copies that were given back meanwhile no longer count as too many,
+    /// from the next call on.
+    ///
+    /// Never waits. A call reads three numbers in memory while the agent has no hold that was revoked, and none with
+    /// copies that were too many; otherwise it takes up to three locks, and no thread waits while it has one of them.
+    /// While the agent asks the aggregators whether copies are still too many, as after it was cut off, the answer is
+    /// `None`.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::{Ruling, TestAgent};
+    /// use tollgate_agent::{Revoked, Scope};
+    ///
+    /// # let kit = TestAgent::new();
+    /// # kit.give_back_excess("reports");
+    /// # let reports = kit.agent().copies("reports");
+    /// let mut hold = reports.reserve("acme", 3)?;
+    /// assert_eq!(hold.revoked_now(), None);
+    /// # let number = hold.number().expect("it is tracked");
+    /// # kit.rule("reports", number, Ruling::Excess(2, Scope::Pair));
+    /// // The limit of the domain was full, and the resource has `on_excess = "give-back"`.
+    /// if let Some(Revoked::GiveBack { copies, .. }) = hold.revoked_now() {
+    ///     hold.release(copies)?;
+    /// }
+    /// assert_eq!((hold.copies(), hold.revoked_now()), (1, None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn revoked_now(&self) -> Option<Revoked> {
+        if self.ticket.number == 0 || self.copies == 0 {
+            return None;
         }
+        let shared = &self.inner.shared;
+        if let Some(standing) = shared.revoked.why(self.ticket.number) {
+            return Revoked::of(standing);
+        }
+        if shared.has_ended() {
+            return Some(Revoked::AgentEnded);
+        }
+        let excess = &shared.revoked.excess;
+        let standing = excess.standing(self.ticket.number, self.copies)?;
+        Revoked::of(standing).filter(|_| self.inner.resource.gives_back())
     }
 
     async fn ask(

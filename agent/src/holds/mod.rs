@@ -8,6 +8,7 @@
 //! Knows nothing of limits, calls' answers and sockets. What stays true: everything here is bounded, and no lock is
 //! held while a caller waits.
 
+mod excess;
 pub(crate) mod news;
 pub(crate) mod notice;
 mod revoked;

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::Scope;
-use tollgate_shared::wire::verdict::{EndedBy, Why};
+use tollgate_shared::wire::verdict::{EndedBy, HoldStatus, Why};
 
 use crate::resource::ResourceId;
 
@@ -94,4 +94,16 @@ pub(crate) enum HoldStanding {
     Ended(EndedBy),
     /// The hold does not count: an operation, or the hold in a list, was refused.
     Uncounted(Why),
+}
+
+impl HoldStanding {
+    /// What the status of a hold that counts means for the copies that its holder has now.
+    pub(crate) fn of(status: &HoldStatus, copies: u32) -> Self {
+        // Of the copies that were given away since, those that were too many went first, as in the aggregators' count.
+        let given = status.copies.saturating_sub(copies);
+        match status.excess.saturating_sub(given) {
+            0 => Self::Confirmed,
+            left => Self::Excess(left, status.scope.clone()),
+        }
+    }
 }

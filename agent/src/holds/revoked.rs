@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::excess::ExcessHolds;
 use super::notice::{HoldStanding, NoticeKind, RareNotice};
 use crate::resource::ResourceId;
 
@@ -25,6 +26,8 @@ pub(crate) struct RevokedHolds {
     /// How many revoked holds there are.
     count: AtomicUsize,
     holds: Mutex<ByNumber>,
+    /// What is too many of holds that are not revoked.
+    pub(crate) excess: ExcessHolds,
 }
 
 #[derive(Debug, Default)]

@@ -17,7 +17,7 @@ use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 use tollgate_shared::networks::{AddressPrefixes, may_be_address};
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, Reserving};
+use tollgate_shared::wire::public::{BlindPolicy, Kind, OnExcess, Public, Reserving};
 use tollgate_shared::wire::statement::Cause;
 
 use crate::blind::Local;
@@ -316,6 +316,13 @@ impl Resource {
 
     pub(crate) fn public(&self) -> Arc<Public> {
         Arc::clone(&self.public.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether copies that were too many have to be given back.
+    pub(crate) fn gives_back(&self) -> bool {
+        let public = self.public();
+        let copies = public.copies.as_ref();
+        copies.is_some_and(|copies| copies.on_excess == OnExcess::GiveBack)
     }
 
     /// Applies public limits of the followed log, unless they are older than the known ones. Returns whether they are

@@ -16,6 +16,7 @@ use crate::sandbox::{kit, poll};
 
 mod bounds;
 mod own_limit;
+mod revoked;
 mod strict;
 
 const SECOND: Duration = Duration::from_secs(1);

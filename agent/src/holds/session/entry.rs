@@ -13,6 +13,7 @@ use tollgate_shared::wire::verdict::HoldStatus;
 
 use crate::clock::Mono;
 use crate::holds::notice::{HoldAnswer, HoldStanding};
+use crate::holds::revoked::RevokedHolds;
 use crate::resource::Resource;
 
 /// The silence after which an agent is gone, while the resource's setting is unknown.
@@ -45,6 +46,8 @@ pub(super) struct HeldResource {
     pub(super) listed: Option<Mono>,
     /// Whether the next heartbeat has to list all holds.
     pub(super) list_wanted: bool,
+    /// What holders learn without asking the session.
+    revoked: Arc<RevokedHolds>,
 }
 
 /// One hold.
@@ -98,16 +101,11 @@ impl KeptHold {
     /// The same, although it may be in doubt.
     pub(super) fn last_standing(&self) -> Option<HoldStanding> {
         let (_, status) = self.status.as_ref()?;
-        // Of the copies that were given away since, those that were too many went first, as in the aggregators' count.
-        let given = status.copies.saturating_sub(self.copies);
-        Some(match status.excess.saturating_sub(given) {
-            0 => HoldStanding::Confirmed,
-            left => HoldStanding::Excess(left, status.scope.clone()),
-        })
+        Some(HoldStanding::of(status, self.copies))
     }
 
     /// The status may no longer be true: unless it is repeated, the agent asks for it.
-    pub(super) fn doubt(&mut self, now: Mono) {
+    fn doubt(&mut self, now: Mono) {
         if !std::mem::replace(&mut self.in_doubt, true) {
             self.since = now;
         }
@@ -134,7 +132,7 @@ impl KeptHold {
 }
 
 impl HeldResource {
-    pub(super) fn new(resource: Arc<Resource>, partition: u32) -> Self {
+    pub(super) fn new(resource: Arc<Resource>, partition: u32, revoked: Arc<RevokedHolds>) -> Self {
         Self {
             resource,
             partition,
@@ -142,13 +140,41 @@ impl HeldResource {
             digest: Holdings::default(),
             listed: None,
             list_wanted: true,
+            revoked,
         }
     }
 
     /// The aggregators may count all holds in use again, and more or less of them may then be too much.
     pub(super) fn doubt(&mut self, now: Mono) {
-        let in_use = self.holds.values_mut().filter(|kept| kept.in_use());
-        in_use.for_each(|kept| kept.doubt(now));
+        for (number, kept) in self.holds.iter_mut().filter(|(_, kept)| kept.in_use()) {
+            kept.doubt(now);
+            self.revoked.excess.forget(*number);
+        }
+    }
+
+    /// The same for one hold.
+    pub(super) fn doubt_one(&mut self, number: u64, now: Mono) {
+        if let Some(kept) = self.holds.get_mut(&number) {
+            kept.doubt(now);
+            self.revoked.excess.forget(number);
+        }
+    }
+
+    /// A hold in use counts, by its newest status. Returns its standing.
+    pub(super) fn counts(&mut self, number: u64) -> Option<HoldStanding> {
+        self.holds.get_mut(&number)?.in_doubt = false;
+        self.show_excess(number)
+    }
+
+    /// Shows to the holder what is too many of a hold, by its newest status. Returns the hold's standing.
+    pub(super) fn show_excess(&self, number: u64) -> Option<HoldStanding> {
+        let kept = self.holds.get(&number)?;
+        let standing = kept.standing();
+        match (&standing, &kept.status) {
+            (Some(HoldStanding::Excess(..)), Some((_, status))) => self.revoked.excess.put(status),
+            _ => self.revoked.excess.forget(number),
+        }
+        standing
     }
 
     /// The heartbeat interval while anything is held.
@@ -176,6 +202,7 @@ impl HeldResource {
 
     pub(super) fn remove(&mut self, number: u64) -> Option<KeptHold> {
         let kept = self.holds.remove(&number)?;
+        self.revoked.excess.forget(number);
         if kept.in_use() {
             self.digest = self.digest.without(number, kept.copies);
         }
@@ -195,6 +222,7 @@ impl HeldResource {
         match kept.copies {
             0 => {
                 self.holds.remove(&number);
+                self.revoked.excess.forget(number);
                 self.digest = before;
             }
             left => self.digest = before.with(number, left),

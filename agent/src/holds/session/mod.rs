@@ -216,7 +216,7 @@ impl HoldSession {
                 None
             }
             RareNotice::Watch { answer } => {
-                let gives_back = held.gives_back();
+                let gives_back = held.resource.gives_back();
                 let kept = held.holds.get_mut(&number)?;
                 match kept.standing() {
                     Some(standing @ HoldStanding::Excess(..)) if gives_back => {
@@ -244,10 +244,9 @@ impl HoldSession {
             return;
         }
         let partition = self.partition_of(resource);
-        self.held.insert(
-            resource.id,
-            HeldResource::new(Arc::clone(resource), partition),
-        );
+        let revoked = Arc::clone(&self.revoked);
+        let held = HeldResource::new(Arc::clone(resource), partition, revoked);
+        self.held.insert(resource.id, held);
         if self.origin.replaces.is_some() {
             let queue = self.queues.entry(partition).or_default();
             (queue.owed, queue.heartbeat_at) = (true, Some(now));

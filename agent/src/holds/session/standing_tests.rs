@@ -4,7 +4,7 @@
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::wire::holds::Op;
 use tollgate_shared::wire::public::OnExcess;
-use tollgate_shared::wire::verdict::{HoldReason, HoldStatus, Why};
+use tollgate_shared::wire::verdict::{EndedBy, HoldReason, HoldStatus, Why};
 
 use super::bench::{SessionBench, counted, digest, exceeded, full, over, seized};
 use super::*;
@@ -65,6 +65,51 @@ fn an_excess_is_asked_about_until_it_is_given_back() {
     let mut asked = bench.watch(one);
     assert!(asked.try_recv().is_err(), "the rest was granted");
     assert_eq!(bench.confirm(one).try_recv(), Ok(HoldStanding::Confirmed));
+}
+
+#[test]
+fn a_holder_sees_the_excess_that_its_newest_status_has() {
+    let log = |random| {
+        Some(LogId {
+            generation: 1,
+            random,
+        })
+    };
+    let mut bench = SessionBench::new();
+    let one = bench.hold("acme", 5);
+    let seen = |bench: &SessionBench| bench.session.revoked.excess.standing(one, 5);
+    let has = |copies| Some(HoldStanding::Excess(copies, full()));
+    assert_eq!(seen(&bench), None);
+    bench.say(exceeded(one, 5, 3));
+    assert_eq!(seen(&bench), has(3));
+    bench.say(None);
+    assert_eq!(seen(&bench), None, "in doubt");
+    bench.say(exceeded(one, 5, 2));
+    bench.say(counted(one, 0));
+    assert_eq!(seen(&bench), None, "it does not count");
+    bench.say(exceeded(one, 5, 2));
+    bench.session.know_logs(|_| log(1), bench.now);
+    assert_eq!(seen(&bench), has(2));
+    bench.session.know_logs(|_| log(2), bench.now);
+    assert_eq!(seen(&bench), None, "another log");
+    bench.say(exceeded(one, 5, 2));
+    let refused = HoldReason::Refused(Some(Op::Release), Why::TooManyCopies);
+    bench.say(HoldStatus {
+        reason: Some(refused),
+        ..exceeded(one, 5, 1)
+    });
+    assert_eq!(seen(&bench), has(1), "of a refused release");
+    bench.say(counted(one, 5));
+    assert_eq!(seen(&bench), None);
+    bench.say(exceeded(one, 5, 4));
+    bench.release(one, 4);
+    assert_eq!(seen(&bench), has(4), "its holder knows how many it has");
+    bench.release(one, 1);
+    assert_eq!(seen(&bench), None, "nothing is left");
+    let two = bench.hold("acme", 5);
+    bench.say(exceeded(two, 5, 2));
+    bench.say(over(two, HoldReason::Ended(EndedBy::Age)));
+    assert_eq!(bench.session.revoked.excess.standing(two, 5), None, "ended");
 }
 
 #[test]

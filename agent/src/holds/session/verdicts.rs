@@ -15,7 +15,6 @@
 use std::sync::Arc;
 
 use tollgate_shared::wire::holds::Op;
-use tollgate_shared::wire::public::OnExcess;
 use tollgate_shared::wire::verdict::{EndedBy, HoldReason, Verdict, Why};
 
 use super::HoldSession;
@@ -29,16 +28,9 @@ use crate::resource::ResourceId;
 use crate::stats::Counters;
 
 impl HeldResource {
-    /// Whether copies that were too many have to be given back.
-    pub(super) fn gives_back(&self) -> bool {
-        let public = self.resource.public();
-        let copies = public.copies.as_ref();
-        copies.is_some_and(|copies| copies.on_excess == OnExcess::GiveBack)
-    }
-
     /// Informs holders that wait to give back what was too much, if the resource asks for it only since the verdict.
     pub(super) fn ask_back(&mut self) {
-        if !self.gives_back() {
+        if !self.resource.gives_back() {
             return;
         }
         for kept in self.holds.values_mut() {
@@ -87,6 +79,7 @@ impl HoldSession {
             // The two sides count differently: a list corrects that.
             Some(HoldReason::Refused(Some(Op::Release | Op::Transfer | Op::Cancel), _)) => {
                 let partition = held.partition;
+                held.show_excess(number);
                 self.heal(partition, now);
                 return Some(());
             }
@@ -172,16 +165,14 @@ impl HoldSession {
         let Some(held) = self.held.get_mut(&id) else {
             return;
         };
-        let gives_back = held.gives_back();
-        let Some(kept) = held.holds.get_mut(&number) else {
+        let Some(standing) = held.counts(number) else {
             return;
         };
-        kept.in_doubt = false;
-        let Some(standing) = kept.standing() else {
-            return;
-        };
+        let gives_back = held.resource.gives_back();
         let is_excess = matches!(standing, HoldStanding::Excess(..));
-        kept.notify(&standing, is_excess && gives_back);
+        if let Some(kept) = held.holds.get_mut(&number) {
+            kept.notify(&standing, is_excess && gives_back);
+        }
         if before.as_ref() != Some(&standing)
             && let HoldStanding::Excess(excess, by) = standing
         {
@@ -193,9 +184,8 @@ impl HoldSession {
 
     /// A hold is in use and does not count: a list makes it count again.
     fn is_not_held(&mut self, id: ResourceId, number: u64, now: Mono) {
-        let held = self.held.get_mut(&id);
-        if let Some(kept) = held.and_then(|held| held.holds.get_mut(&number)) {
-            kept.doubt(now);
+        if let Some(held) = self.held.get_mut(&id) {
+            held.doubt_one(number, now);
             self.list_now(id, now);
         }
     }
@@ -233,15 +223,19 @@ impl HoldSession {
         standing: &HoldStanding,
         otherwise: HoldAnswer,
     ) {
-        let Some(mut kept) = self.held.get_mut(&id).and_then(|held| held.remove(number)) else {
+        let Some(held) = self.held.get_mut(&id) else {
             return;
         };
-        if kept.in_use() {
-            // Before a caller learns of it, and asks.
+        let in_use = held.holds.get(&number).filter(|kept| kept.in_use());
+        if let Some(kept) = in_use {
+            // Before a caller learns of it, and asks; and before its excess is forgotten.
             let pair = (id, &kept.domain);
             self.revoked
                 .put(number, pair, kept.copies, standing.clone());
         }
+        let Some(mut kept) = held.remove(number) else {
+            return;
+        };
         kept.notify(standing, true);
         if let Stands::Awaited(answer) = kept.stands {
             let _ = answer.send(otherwise);
