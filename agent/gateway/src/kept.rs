@@ -12,11 +12,8 @@
 //! others hold. Knows nothing of HTTP. What stays true: there are at most [`KEPT_MAX`] of each.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use metrics::{counter, gauge};
@@ -73,54 +70,11 @@ impl<T> Ending<T> {
     }
 }
 
-/// Waits until the agent knows that a hold should be given up.
-type Revocation = Pin<Box<dyn Future<Output = Revoked> + Send>>;
-
-/// A hold with a lease.
-struct LeasedHold {
-    hold: Arc<Hold>,
-    /// `None` once it has ended.
-    revocation: Option<Revocation>,
-    /// Whether some of its copies are excess, and the resource asks for them back.
-    is_asked_back: bool,
-}
-
-impl LeasedHold {
-    fn new(hold: Hold) -> Self {
-        let hold = Arc::new(hold);
-        let watched = Arc::clone(&hold);
-        let mut leased = Self {
-            hold,
-            revocation: Some(Box::pin(async move { watched.revoked().await })),
-            is_asked_back: false,
-        };
-        // Asks the agent, whose answer is then there when the lease is renewed.
-        leased.poll();
-        leased
-    }
-
-    /// Learns whether it is asked back, and whether the aggregators have ended it.
-    fn is_revoked(&mut self) -> bool {
-        self.poll();
-        self.is_asked_back || self.hold.is_over()
-    }
-
-    fn poll(&mut self) {
-        let mut context = Context::from_waker(Waker::noop());
-        let revocation = self.revocation.as_mut();
-        let polled = revocation.map(|revocation| revocation.as_mut().poll(&mut context));
-        if let Some(Poll::Ready(why)) = polled {
-            self.revocation = None;
-            // A hold that the aggregators had no room to track stays in use: nothing is too much.
-            self.is_asked_back = matches!(why, Revoked::GiveBack { .. });
-        }
-    }
-}
-
-impl fmt::Debug for LeasedHold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.hold.fmt(f)
-    }
+/// Whether a hold no longer exists for its service: the aggregators have ended it, or ask for some of its copies back. A
+/// hold that the aggregators had no room to track stays in use: nothing is too much.
+fn is_revoked(hold: &Hold) -> bool {
+    let revoked = hold.revoked_now();
+    matches!(revoked, Some(Revoked::GiveBack { .. } | Revoked::Ended(_)))
 }
 
 #[derive(Debug, Default)]
@@ -128,7 +82,8 @@ struct KeptTable {
     next: u64,
     /// Turns rising numbers into those of ids, by a secret of the process.
     numbers: RandomState,
-    holds: Ending<LeasedHold>,
+    /// With a lease.
+    holds: Ending<Hold>,
     estimates: Ending<Estimate>,
 }
 
@@ -154,7 +109,6 @@ impl Kept {
     /// Keeps copies until their lease ends, and returns their id. `None` at the bound on holds; the copies are given
     /// back.
     pub fn keep_hold(&self, hold: Hold, lease: Duration) -> Option<String> {
-        let hold = LeasedHold::new(hold);
         let mut table = self.table();
         let number = table.number();
         let is_kept = table.holds.put(number, hold, Instant::now() + lease);
@@ -181,12 +135,12 @@ impl Kept {
             return false;
         };
         let mut table = self.table();
-        let leased = table.holds.take(number);
-        let Some(leased) = leased.and_then(|mut one| (!one.is_revoked()).then_some(one)) else {
+        let hold = table.holds.take(number);
+        let Some(hold) = hold.filter(|hold| !is_revoked(hold)) else {
             note(&table, true);
             return false;
         };
-        table.holds.put(number, leased, Instant::now() + lease)
+        table.holds.put(number, hold, Instant::now() + lease)
     }
 
     /// Gives back copies before their lease ends. Returns whether the hold existed: it does not if the aggregators have
@@ -198,7 +152,7 @@ impl Kept {
         let mut table = self.table();
         let hold = table.holds.take(number);
         note(&table, true);
-        hold.is_some_and(|leased| !leased.hold.is_over())
+        hold.is_some_and(|hold| !hold.is_over())
     }
 
     /// Settles an estimate. `None` if it does not exist, or can no longer be settled.
