@@ -31,8 +31,8 @@
  *
  * Forks. A child of fork(2) has none of an agent's threads. In it, a handle of its parent lets every call through, with
  * TG_FORKED in the answer's flags, and counts it (tg_counts.calls_forked); tg_rate, tg_copies, tg_ready, tg_record,
- * tg_settle and tg_release return TG_E_FORKED (calls_failed). Open an agent in each child. The parent continues as
- * before.
+ * tg_settle, tg_release, tg_release_n and tg_revoked return TG_E_FORKED (calls_failed). Open an agent in each child.
+ * The parent continues as before.
  *
  * Text is UTF-8. Domains are passed with their length; the empty domain is a domain like any other. Bytes of a domain
  * that are not UTF-8 count as U+FFFD, as everywhere in Tollgate: a client that may choose the bytes gets no call free.
@@ -55,7 +55,12 @@ extern "C" {
 #define TG_DENIED 1  /* refused */
 #define TG_NOT_YET 2 /* tg_ready, tg_close: not within the given time */
 
-#define TG_E_INVALID (-1)  /* a null pointer, 0 copies, a call that does not fit the resource */
+/* Of holds: tg_revoked, tg_release_n. */
+#define TG_GIVE_BACK 3 /* some of the copies were too many, and the resource has `on_excess = "give-back"` */
+#define TG_ENDED 4     /* the hold has ended: by its greatest age (`max_age`), an operator, or the end of the agent */
+#define TG_UNCOUNTED 5 /* no aggregator counts the hold, for instance because it has no room for another one */
+
+#define TG_E_INVALID (-1)  /* a null pointer, 0 copies or too many, a call that does not fit the resource */
 #define TG_E_UTF8 (-2)     /* a text, other than a domain, that is not UTF-8 */
 #define TG_E_HANDLE (-3)   /* a handle that is not open, or of another kind */
 #define TG_E_SETTINGS (-4) /* invalid settings, or files that cannot be read */
@@ -206,8 +211,23 @@ int32_t tg_reserve(tg_handle copies, const char *domain, size_t domain_len, uint
                    tg_answer *answer);
 int32_t tg_release(tg_handle hold);
 
+/* Gives so many of the hold's copies back; the handle stays open, also with no copies left. TG_E_INVALID for 0 copies,
+ * and for more than the hold has. TG_ENDED or TG_UNCOUNTED if the agent knows that the hold does not count any more:
+ * nothing has changed then; tg_release it. After tg_close, which gave all back, TG_OK. */
+int32_t tg_release_n(tg_handle hold, uint32_t copies);
+
+/* Should the holder give up the hold, or some of its copies? It never waits: call it between steps of the work, for
+ * instance once a second.
+ *
+ *   TG_OK          no; *copies is 0. Always so for a hold with TG_UNHELD, and for one without copies
+ *   TG_GIVE_BACK   *copies of them: tg_release_n(hold, *copies)
+ *   TG_ENDED       *copies, all of them, do not count any more, and others may have got them: stop, and tg_release
+ *   TG_UNCOUNTED   *copies, all of them: no aggregator counts them, so that others may get as many; a service may go on
+ */
+int32_t tg_revoked(tg_handle hold, uint32_t *copies);
+
 /* Frees the handle of a rate, of copies, of a hold (and gives its copies back), or of an estimate (whose count stays).
- * tg_settle, tg_release and tg_free do nothing for 0. */
+ * tg_settle, tg_release, tg_release_n, tg_revoked and tg_free return TG_OK for 0, and do nothing. */
 int32_t tg_free(tg_handle handle);
 
 #ifdef __cplusplus

@@ -8,7 +8,7 @@
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-use tollgate_agent::{Allowed, Cause, Denied, HttpAnswer, Refused};
+use tollgate_agent::{Allowed, Cause, Denied, Hold, HttpAnswer, Refused, Revoked};
 
 /// Let through.
 pub(crate) const ALLOWED: i32 = 0;
@@ -16,6 +16,12 @@ pub(crate) const ALLOWED: i32 = 0;
 pub(crate) const DENIED: i32 = 1;
 /// Not within the given time.
 pub(crate) const NOT_YET: i32 = 2;
+/// Some copies of a hold are too many, and have to be given back.
+pub(crate) const GIVE_BACK: i32 = 3;
+/// A hold has ended.
+pub(crate) const ENDED: i32 = 4;
+/// A hold does not count.
+pub(crate) const UNCOUNTED: i32 = 5;
 
 /// The agent was blind.
 const BLIND: u32 = 1;
@@ -178,6 +184,16 @@ impl CallOutcome {
             Self::Reserve(Refused::Denied(denied)) => Some(denied),
             _ => None,
         }
+    }
+}
+
+/// What the holder of a hold should know: a code, and how many of its copies it should give up.
+pub(crate) fn of_hold(hold: &Hold) -> (i32, u32) {
+    match hold.revoked_now() {
+        None => (ALLOWED, 0),
+        Some(Revoked::GiveBack { copies, .. }) => (GIVE_BACK, copies),
+        Some(Revoked::Uncounted(_)) => (UNCOUNTED, hold.copies()),
+        Some(_) => (ENDED, hold.copies()),
     }
 }
 

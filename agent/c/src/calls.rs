@@ -6,9 +6,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tollgate_agent::{AgentBuilder, Cause, Copies, Rate, Refused, Stats};
+use tollgate_agent::{AgentBuilder, Cause, Copies, Hold, HoldFault, Rate, Refused, Stats};
 
-use crate::answers::{CallOutcome, TgCounts};
+use crate::answers::{self, ALLOWED, CallOutcome, ENDED, TgCounts, UNCOUNTED};
 use crate::faults::CallFault;
 use crate::handles::{HandleTable, Handled};
 use crate::settings::ParsedSettings;
@@ -262,6 +262,42 @@ pub(crate) fn release(hold: u64) -> Result<(), CallFault> {
         drop(cell.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
     Ok(())
+}
+
+/// Gives some of a hold's copies back. Returns [`ALLOWED`], or why the hold does not count any more.
+pub(crate) fn release_n(hold: u64, copies: u32) -> Result<i32, CallFault> {
+    if hold == 0 {
+        return Ok(ALLOWED);
+    }
+    match on_hold(hold, |hold| hold.release(copies))? {
+        Ok(()) => Ok(ALLOWED),
+        Err(HoldFault::Ended(_)) => Ok(ENDED),
+        Err(HoldFault::Uncounted(_)) => Ok(UNCOUNTED),
+        Err(fault) => Err(CallFault::Release(fault)),
+    }
+}
+
+/// Why a hold's holder should give up how many of its copies; [`ALLOWED`] and 0 if it may keep them.
+pub(crate) fn revoked(hold: u64) -> Result<(i32, u32), CallFault> {
+    match hold {
+        0 => Ok((ALLOWED, 0)),
+        _ => on_hold(hold, |hold| answers::of_hold(hold)),
+    }
+}
+
+fn on_hold<R>(handle: u64, call: impl FnOnce(&mut Hold) -> R) -> Result<R, CallFault> {
+    let asked = ask(handle, TargetKind::HOLD, |kind| match kind {
+        // Empty if another thread has just given it back.
+        TargetKind::Hold(cell) => {
+            let mut hold = cell.lock().unwrap_or_else(PoisonError::into_inner);
+            hold.as_mut().map(call)
+        }
+        _ => None,
+    })?;
+    match asked {
+        Asked::Here(result) => Ok(result),
+        Asked::Forked => Err(CallFault::Forked),
+    }
 }
 
 /// Frees any handle except an agent's.

@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 
-use tollgate_agent::{BuildError, Misuse, SettleError};
+use tollgate_agent::{BuildError, HoldFault, Misuse, SettleError};
 
 use crate::settings::SettingsFault;
 use crate::{counters, forks};
@@ -46,6 +46,8 @@ pub(crate) enum CallFault {
     #[error(transparent)]
     Misuse(Misuse),
     #[error(transparent)]
+    Release(HoldFault),
+    #[error(transparent)]
     Settle(#[from] SettleError),
     #[error("opened by the parent of this process, before a fork")]
     Forked,
@@ -67,7 +69,7 @@ impl CallFault {
     pub(crate) const fn code(&self) -> i32 {
         match self {
             Self::Pointer { .. } | Self::TooLong { .. } | Self::Counter { .. } => -1,
-            Self::NotRate | Self::Strict | Self::Misuse(_) => -1,
+            Self::NotRate | Self::Strict | Self::Misuse(_) | Self::Release(_) => -1,
             Self::NotUtf8 { .. } => -2,
             Self::Handle { .. } => -3,
             Self::Settings(_) | Self::Build(_) | Self::NoThread(_) => -4,

@@ -13,10 +13,11 @@ pub(crate) enum TargetKind {
     Agent(Agent),
     Rate(Rate),
     Copies(Copies),
-    /// Empty once it was given back. The lock only satisfies Rust: the thread that has taken the handle back is its
-    /// only user.
+    /// Empty once it was given back. The lock is for threads that share the hold; after a fork the child never takes it,
+    /// since a thread of the parent may have had it.
     Hold(Mutex<Option<Hold>>),
-    /// Empty once it was settled.
+    /// Empty once it was settled. The lock only satisfies Rust: the thread that has taken the handle back is its only
+    /// user.
     Estimate(Mutex<Option<Estimate>>),
 }
 

@@ -1,7 +1,8 @@
 /* check ADDRESS [SETTINGS]: what tollgate.h promises, against the aggregator at ADDRESS, which needs these further
  * settings. Reports broken promises and exits with 1.
  *
- * The aggregator limits api.search to a few calls a minute, llm.tokens to 100 a minute, and jobs to 2 copies.
+ * The aggregator limits api.search to a few calls a minute, llm.tokens to 100 a minute, jobs to 2 copies, batch to 5 of
+ * which excess is given back, and a hold of brief to a second.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -143,6 +144,65 @@ static void copies_are_taken_and_given_back(tg_handle agent) {
     EXPECT(tg_release(more) == TG_OK && tg_free(held[1]) == TG_OK && tg_free(jobs) == TG_OK);
 }
 
+static void copies_are_given_back_in_parts(tg_handle agent) {
+    tg_handle jobs, hold, more;
+    uint32_t copies = 7;
+    EXPECT(tg_copies(agent, "jobs", &jobs) == TG_OK);
+    EXPECT(tg_ready(agent, 20000) == TG_OK);
+    EXPECT(tg_reserve(jobs, "parts", 5, 2, &hold, NULL) == TG_ALLOWED);
+    EXPECT(tg_reserve(jobs, "parts", 5, 1, &more, NULL) == TG_DENIED);
+    EXPECT(tg_release_n(hold, 3) == TG_E_INVALID && tg_release_n(hold, 0) == TG_E_INVALID);
+    EXPECT(tg_release_n(hold, 1) == TG_OK && tg_release_n(hold, 2) == TG_E_INVALID);
+    for (int call = 0; tg_reserve(jobs, "parts", 5, 1, &more, NULL) != TG_ALLOWED; call++) {
+        EXPECT(call < CALLS_MAX);
+        pause_ms(5);
+    }
+    EXPECT(tg_revoked(hold, &copies) == TG_OK && copies == 0 && tg_revoked(hold, NULL) == TG_E_INVALID);
+    EXPECT(tg_release_n(hold, 1) == TG_OK && tg_revoked(hold, &copies) == TG_OK && tg_release(hold) == TG_OK);
+    EXPECT(tg_release_n(hold, 1) == TG_E_HANDLE && tg_revoked(hold, &copies) == TG_E_HANDLE);
+    EXPECT(tg_release_n(jobs, 1) == TG_E_HANDLE && tg_revoked(jobs, &copies) == TG_E_HANDLE);
+    EXPECT(tg_release_n(0, 0) == TG_OK && tg_revoked(0, &copies) == TG_OK);
+    EXPECT(tg_release(more) == TG_OK && tg_free(jobs) == TG_OK);
+}
+
+/* Two agents take three of five copies each: no denial is known, and one copy is too many. */
+static void a_holder_learns_how_many_copies_are_too_many(tg_handle agent) {
+    tg_handle agents[2] = {agent, opened("other")}, batch, holds[2];
+    uint32_t copies[2] = {0, 0};
+    for (int n = 0; n < 2; n++) {
+        EXPECT(tg_copies(agents[n], "batch", &batch) == TG_OK && tg_ready(agents[n], 20000) == TG_OK);
+        EXPECT(tg_reserve(batch, "acme", 4, 3, &holds[n], NULL) == TG_ALLOWED && tg_free(batch) == TG_OK);
+    }
+    int first = TG_OK, second = TG_OK;
+    for (int call = 0; first == TG_OK && second == TG_OK; call++) {
+        EXPECT(call < CALLS_MAX);
+        pause_ms(5);
+        first = tg_revoked(holds[0], &copies[0]);
+        second = tg_revoked(holds[1], &copies[1]);
+    }
+    EXPECT(first + second == TG_GIVE_BACK && copies[0] + copies[1] == 1);
+    int of = copies[0] == 1 ? 0 : 1;
+    EXPECT(tg_release_n(holds[of], copies[of]) == TG_OK);
+    EXPECT(tg_revoked(holds[of], &copies[of]) == TG_OK && copies[of] == 0);
+    EXPECT(tg_release(holds[0]) == TG_OK && tg_close(agents[1], 5000) == TG_OK);
+    EXPECT(tg_revoked(holds[1], &copies[1]) == TG_ENDED && tg_release(holds[1]) == TG_OK);
+}
+
+static void a_holder_learns_that_its_hold_has_ended(tg_handle agent) {
+    tg_handle brief, hold;
+    uint32_t copies = 7;
+    int code;
+    EXPECT(tg_copies(agent, "brief", &brief) == TG_OK && tg_ready(agent, 20000) == TG_OK);
+    EXPECT(tg_reserve(brief, "acme", 4, 2, &hold, NULL) == TG_ALLOWED);
+    for (int call = 0; (code = tg_revoked(hold, &copies)) == TG_OK; call++) {
+        EXPECT(call < CALLS_MAX && copies == 0);
+        pause_ms(5);
+    }
+    EXPECT(code == TG_ENDED && copies == 2);
+    EXPECT(tg_release_n(hold, 1) == TG_ENDED && tg_revoked(hold, &copies) == TG_ENDED && copies == 2);
+    EXPECT(tg_release(hold) == TG_OK && tg_free(brief) == TG_OK);
+}
+
 static void a_child_lets_through_and_opens_its_own(tg_handle agent) {
     tg_handle search = rate_of(agent, "api.search");
     tg_handle jobs, hold;
@@ -160,10 +220,12 @@ static void a_child_lets_through_and_opens_its_own(tg_handle agent) {
         EXPECT(tg_reserve(jobs, "acme", 4, 1, &none, &answer) == TG_ALLOWED && none == 0);
         EXPECT(tg_rate(agent, "api.search", &none) == TG_E_FORKED && none == 0);
         EXPECT(tg_settle(hold, 1) == TG_E_HANDLE && tg_hit(hold, "acme", 4, NULL) == TG_E_HANDLE);
+        uint32_t copies = 7;
+        EXPECT(tg_release_n(hold, 1) == TG_E_FORKED && tg_revoked(hold, &copies) == TG_E_FORKED && copies == 0);
         EXPECT(tg_release(hold) == TG_E_FORKED && tg_ready(agent, 0) == TG_E_FORKED);
         EXPECT(tg_release(hold) == TG_E_HANDLE);
         EXPECT(tg_record(search, "acme", 4, 1) == TG_E_FORKED);
-        EXPECT(tg_count(agent, "calls_failed", &failed) == TG_OK && failed == 7);
+        EXPECT(tg_count(agent, "calls_failed", &failed) == TG_OK && failed == 9);
         EXPECT(tg_stats(agent, &counts) == TG_OK && counts.calls_forked == 2 && counts.hits_accepted == 0);
         tg_handle own = opened("child");
         tg_handle own_search = rate_of(own, "api.search");
@@ -217,6 +279,9 @@ int main(int count, char **arguments) {
     more_than_can_be_granted_is_refused_for_good(agent);
     failed_calls_are_counted(agent);
     copies_are_taken_and_given_back(agent);
+    copies_are_given_back_in_parts(agent);
+    a_holder_learns_how_many_copies_are_too_many(agent);
+    a_holder_learns_that_its_hold_has_ended(agent);
     a_child_lets_through_and_opens_its_own(agent);
     threads_call_at_once(agent);
     tg_counts counts;

@@ -53,7 +53,7 @@ fn the_header_declares_what_the_library_defines() {
     let declared = functions(&code(), &["int32_t ", "uint32_t ", "size_t ", "char *"]);
     let defined = functions(EXPORTED, &["extern \"C\" fn "]);
     assert_eq!(declared, defined);
-    assert_eq!(declared.len(), 19, "{declared:?}");
+    assert_eq!(declared.len(), 21, "{declared:?}");
 }
 
 /// The shared library, built beside this test.
@@ -96,7 +96,7 @@ fn the_codes_and_flags_are_those_of_the_library() {
         ),
         (
             "TG_E_INVALID",
-            "Self::NotRate | Self::Strict | Self::Misuse(_)",
+            "Self::NotRate | Self::Strict | Self::Misuse(_) | Self::Release(_)",
         ),
         ("TG_E_UTF8", "Self::NotUtf8 { .. }"),
         ("TG_E_HANDLE", "Self::Handle { .. }"),
@@ -114,7 +114,17 @@ fn the_codes_and_flags_are_those_of_the_library() {
     }
     let answers = include_str!("../src/answers.rs");
     for name in [
-        "ALLOWED", "DENIED", "NOT_YET", "BLIND", "NEAR", "FORKED", "NEVER", "UNHELD",
+        "ALLOWED",
+        "DENIED",
+        "NOT_YET",
+        "GIVE_BACK",
+        "ENDED",
+        "UNCOUNTED",
+        "BLIND",
+        "NEAR",
+        "FORKED",
+        "NEVER",
+        "UNHELD",
     ] {
         let value = defined(&format!("TG_{name}"));
         let has = |kind: &str| answers.contains(&format!("const {name}: {kind} = {value};"));

@@ -120,6 +120,12 @@ rate = "100000000/s"
 rate = "100/m"
 [copies."jobs"]
 limit = 2
+[copies."batch"]
+limit = 5
+on_excess = "give-back"
+[copies."brief"]
+limit = 2
+max_age = "1s"
 "#;
 
 fn no_c() -> Option<&'static str> {

@@ -292,10 +292,33 @@ pub unsafe extern "C" fn tg_reserve(
     unsafe { answered_with("hold", hold, answer, domain, domain_len, call) }
 }
 
-/// Gives copies back.
+/// Gives all copies of a hold back.
 #[unsafe(no_mangle)]
 pub extern "C" fn tg_release(hold: u64) -> i32 {
     guarded(|| calls::release(hold).map(|()| ALLOWED))
+}
+
+/// Gives some copies of a hold back.
+#[unsafe(no_mangle)]
+pub extern "C" fn tg_release_n(hold: u64, copies: u32) -> i32 {
+    guarded(|| calls::release_n(hold, copies))
+}
+
+/// Whether a hold, or some of its copies, should be given up.
+///
+/// # Safety
+///
+/// `copies` is null or a place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tg_revoked(hold: u64, copies: *mut u32) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promise, above; the place is used until the end of this call.
+        let place = unsafe { memory::place("copies", copies) }?;
+        place.write(0);
+        let (code, copies) = calls::revoked(hold)?;
+        place.write(copies);
+        Ok(code)
+    })
 }
 
 /// Frees a handle.

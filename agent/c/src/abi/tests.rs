@@ -183,16 +183,52 @@ fn estimates_are_settled_once_and_holds_released_once() {
 
 #[test]
 #[cfg_attr(miri, ignore = "opens sockets")]
+fn some_copies_of_a_hold_are_given_back() {
+    const ENDED: i32 = 4;
+    let agent = open();
+    let (mut copies, mut hold) = (0, 0);
+    // SAFETY: a text with a NUL, and a place for a handle.
+    let code = unsafe { tg_copies(agent, c"jobs".as_ptr(), &mut copies) };
+    assert_eq!(code, ALLOWED);
+    // SAFETY: a text of four bytes, and a place for a handle.
+    let code = unsafe { tg_reserve(copies, c"acme".as_ptr(), 4, 3, &mut hold, null_mut()) };
+    assert_eq!(code, ALLOWED);
+    let revoked = |hold| {
+        let mut copies = 7;
+        // SAFETY: a place for a number.
+        (unsafe { tg_revoked(hold, &mut copies) }, copies)
+    };
+    assert_eq!((revoked(hold), revoked(0)), ((ALLOWED, 0), (ALLOWED, 0)));
+    assert_eq!(tg_release_n(hold, 2), ALLOWED);
+    assert_eq!(tg_release_n(hold, 2), INVALID);
+    assert_eq!(last_error(), "2 copies of a hold that has 1");
+    assert_eq!(tg_release_n(hold, 0), INVALID);
+    assert_eq!((tg_release_n(0, 0), tg_release_n(copies, 1)), (0, NOT_OPEN));
+    // SAFETY: null is what the test passes.
+    assert_eq!(unsafe { tg_revoked(hold, null_mut()) }, INVALID);
+    assert_eq!(last_error(), "copies: is null or not aligned");
+    tg_close(agent, 0);
+    assert_eq!(revoked(hold), (ENDED, 1), "the agent has ended");
+    assert_eq!((tg_release_n(hold, 1), revoked(hold)), (0, (ALLOWED, 0)));
+    assert_eq!((tg_release(hold), tg_free(copies)), (ALLOWED, ALLOWED));
+    assert_eq!(
+        (tg_release_n(hold, 1), revoked(hold)),
+        (NOT_OPEN, (NOT_OPEN, 0))
+    );
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "opens sockets")]
 fn holds_beyond_the_most_are_let_through_and_reported() {
     const HOLDS_MAX: u64 = 64;
     const UNHELD: u32 = 16;
     let agent = open();
-    let mut copies = 0;
+    let (mut copies, mut hold) = (0, 0);
     // SAFETY: a text with a NUL, and a place for a handle.
     let code = unsafe { tg_copies(agent, c"jobs".as_ptr(), &mut copies) };
     assert_eq!(code, ALLOWED);
     for number in 1..=HOLDS_MAX + 6 {
-        let (mut hold, mut answer) = (0, dirty());
+        let mut answer = dirty();
         let place = answer.as_mut_ptr();
         // SAFETY: a text of four bytes, and places for a handle and an answer.
         let code = unsafe { tg_reserve(copies, c"acme".as_ptr(), 4, 1, &mut hold, place) };
@@ -206,6 +242,10 @@ fn holds_beyond_the_most_are_let_through_and_reported() {
     assert_eq!((code, unrecorded), (ALLOWED, 6));
     tg_free(copies);
     tg_close(agent, 0);
+    let mut copies = 7;
+    // SAFETY: a place for a number.
+    let code = unsafe { tg_revoked(hold, &mut copies) };
+    assert_eq!((code, copies), (ALLOWED, 0), "the last one was never held");
 }
 
 #[test]
