@@ -329,9 +329,86 @@ type Hold struct {
 	handle atomic.Uint64
 }
 
-// Release gives the copies back; a second call does nothing.
+// Release gives all copies back; a second call does nothing.
 func (h *Hold) Release() {
 	C.tg_release(C.tg_handle(h.handle.Swap(0)))
+}
+
+// ReleaseN gives so many of the hold's copies back. It fails for 0 copies, and for more than the hold has. The error is
+// a *RevokedError if the hold does not count any more: nothing has changed then; release it. After Release, and for an empty
+// hold, it does nothing.
+func (h *Hold) ReleaseN(copies uint32) error {
+	handle := C.tg_handle(h.handle.Load())
+	var code C.int32_t
+	err := checked(func() C.int32_t {
+		code = C.tg_release_n(handle, C.uint32_t(copies))
+		return code
+	})
+	if err != nil || code == C.TG_OK {
+		return err
+	}
+	var held C.uint32_t
+	C.tg_revoked(handle, &held)
+	return &RevokedError{Revoked{Reason: reasonOf(code), Copies: uint32(held)}}
+}
+
+// Revoked returns why the hold, or some of its copies, should be given up; nil if they may be kept. It never waits:
+// call it between steps of the work. After Release, and for an empty hold, it returns nil.
+func (h *Hold) Revoked() *Revoked {
+	var copies C.uint32_t
+	code := C.tg_revoked(C.tg_handle(h.handle.Load()), &copies)
+	if code <= C.TG_OK {
+		return nil
+	}
+	return &Revoked{Reason: reasonOf(code), Copies: uint32(copies)}
+}
+
+// Reason is why copies should be given up.
+type Reason int
+
+const (
+	// TooMany: the copies were too many, and the resource asks for them back (on_excess = "give-back"): ReleaseN.
+	TooMany Reason = iota + 1
+	// Ended: the hold reached its greatest age (max_age), an operator ended it, or the agent was closed. The copies do not
+	// count any more, and others may have got them: stop using them, and Release.
+	Ended
+	// Uncounted: no aggregator counts the hold, for instance for want of room; a service may go on.
+	Uncounted
+)
+
+func reasonOf(code C.int32_t) Reason {
+	switch code {
+	case C.TG_GIVE_BACK:
+		return TooMany
+	case C.TG_ENDED:
+		return Ended
+	}
+	return Uncounted
+}
+
+// Revoked is why so many copies of a hold should be given up.
+type Revoked struct {
+	Reason Reason
+	Copies uint32
+}
+
+// RevokedError is why ReleaseN gave nothing back.
+type RevokedError struct {
+	Revoked
+}
+
+func (e *RevokedError) Error() string {
+	return e.String()
+}
+
+func (r Revoked) String() string {
+	switch r.Reason {
+	case TooMany:
+		return fmt.Sprintf("tollgate: %d copies of the hold are too many", r.Copies)
+	case Ended:
+		return "tollgate: the hold has ended"
+	}
+	return "tollgate: the hold is not counted"
 }
 
 // Denied is the answer to a call that was refused.

@@ -1,6 +1,7 @@
 package tollgate
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"sync"
@@ -8,7 +9,8 @@ import (
 	"time"
 )
 
-// The aggregator of the tests limits api.search to a few calls a minute, llm.tokens to 100 a minute, jobs to 2 copies.
+// The aggregator of the tests limits api.search to a few calls a minute, llm.tokens to 100 a minute, jobs to 2 copies,
+// batch to 5 of which excess is given back, and a hold of brief to a second.
 func opened(t testing.TB) *Agent {
 	t.Helper()
 	address := os.Getenv("TOLLGATE_TEST_AGGREGATOR")
@@ -128,6 +130,98 @@ func TestCopiesAreTakenAndGivenBack(t *testing.T) {
 			t.Fatal(denied)
 		}
 		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// The resource, once the agent has its limits.
+func copiesOf(t testing.TB, agent *Agent, resource string) *Copies {
+	t.Helper()
+	copies, err := agent.Copies(resource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(copies.Free)
+	agent.Ready(20 * time.Second)
+	return copies
+}
+
+func reserved(t testing.TB, copies *Copies, domain string, wanted uint32) *Hold {
+	t.Helper()
+	hold, denied := copies.Reserve(domain, wanted)
+	if denied != nil {
+		t.Fatal(denied)
+	}
+	t.Cleanup(hold.Release)
+	return hold
+}
+
+// The first revocation of one of the holds, and its hold.
+func revocation(t testing.TB, holds ...*Hold) (*Hold, *Revoked) {
+	t.Helper()
+	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+		for _, hold := range holds {
+			if revoked := hold.Revoked(); revoked != nil {
+				return hold, revoked
+			}
+		}
+	}
+	t.Fatal("never revoked")
+	return nil, nil
+}
+
+func TestCopiesAreGivenBackInParts(t *testing.T) {
+	jobs := copiesOf(t, opened(t), "jobs")
+	hold := reserved(t, jobs, "go-parts", 2)
+	if err := hold.ReleaseN(1); err != nil {
+		t.Fatal(err)
+	}
+	for _, copies := range []uint32{0, 2} {
+		if err := hold.ReleaseN(copies); err == nil || !strings.Contains(err.Error(), "copies") {
+			t.Error(copies, err)
+		}
+	}
+	if revoked := hold.Revoked(); revoked != nil {
+		t.Error(revoked)
+	}
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		more, denied := jobs.Reserve("go-parts", 1)
+		if more.Release(); denied == nil {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatal(denied)
+		}
+	}
+	hold.Release()
+	if err, revoked := hold.ReleaseN(1), hold.Revoked(); err != nil || revoked != nil {
+		t.Error(err, revoked)
+	}
+}
+
+// Two agents take three of five copies each: no denial is known, and one copy is too many.
+func TestCopiesThatAreTooManyAreAskedBack(t *testing.T) {
+	one := reserved(t, copiesOf(t, opened(t), "batch"), "go", 3)
+	two := reserved(t, copiesOf(t, opened(t), "batch"), "go", 3)
+	hold, revoked := revocation(t, one, two)
+	if *revoked != (Revoked{Reason: TooMany, Copies: 1}) || !strings.Contains(revoked.String(), "1 copies") {
+		t.Fatal(revoked)
+	}
+	if err := hold.ReleaseN(revoked.Copies); err != nil {
+		t.Fatal(err)
+	}
+	if first, second := one.Revoked(), two.Revoked(); first != nil || second != nil {
+		t.Error(first, second)
+	}
+}
+
+func TestAHoldEndsAtItsGreatestAge(t *testing.T) {
+	hold := reserved(t, copiesOf(t, opened(t), "brief"), "go", 2)
+	if _, revoked := revocation(t, hold); *revoked != (Revoked{Reason: Ended, Copies: 2}) {
+		t.Fatal(revoked)
+	}
+	var revoked *RevokedError
+	if err := hold.ReleaseN(1); !errors.As(err, &revoked) || revoked.Reason != Ended || err.Error() == "" {
+		t.Error(err)
 	}
 }
 
