@@ -3,8 +3,9 @@ import java.time.Duration;
 import java.util.List;
 
 /**
- * Check ADDRESS: what Tollgate.java promises, against the aggregator at ADDRESS, which limits api.search to a few calls a
- * minute, llm.tokens to 100 a minute, and jobs to 2 copies.
+ * Check ADDRESS: what Tollgate.java promises, against the aggregator at ADDRESS, which limits api.search to a few calls
+ * a minute, llm.tokens to 100 a minute, jobs to 2 copies, batch to 5 of which excess is given back, and a hold of brief
+ * to a second.
  */
 final class Check {
     static final Duration WITHIN = Duration.ofSeconds(20);
@@ -21,6 +22,9 @@ final class Check {
         refusals(agent);
         costs(agent);
         copies(agent);
+        parts(agent);
+        excess(agent, arguments[0]);
+        ends(agent);
         mistakes(agent);
         threads(agent);
         expect(1 <= agent.count("welcomes"), "never welcome");
@@ -83,6 +87,67 @@ final class Check {
         jobs.free();
     }
 
+    static void parts(Tollgate agent) throws InterruptedException {
+        Tollgate.Copies jobs = agent.copies("jobs");
+        Tollgate.Hold hold = jobs.reserve("java-parts", 2);
+        expect(hold.release(1) && hold.revoked() == null, hold.revoked());
+        for (int copies : new int[] {0, 2}) {
+            try {
+                hold.release(copies);
+                throw new AssertionError(copies + " copies were released");
+            } catch (Tollgate.TollgateException named) {
+                expect(named.getMessage().contains("copies"), named);
+            }
+        }
+        long until = System.nanoTime() + WITHIN.toNanos();
+        for (boolean refused = true; refused; Thread.sleep(5)) {
+            try (Tollgate.Hold more = jobs.reserve("java-parts", 1)) {
+                refused = more.denied() != null;
+                expect(System.nanoTime() < until, more.denied());
+            }
+        }
+        hold.close();
+        expect(hold.release(1) && hold.revoked() == null, "a hold that was closed");
+        jobs.free();
+    }
+
+    /** Two agents take three of five copies each: no denial is known, and one copy is too many. */
+    static void excess(Tollgate agent, String address) throws InterruptedException {
+        try (Tollgate other = Tollgate.open("aggregators=" + address + "; name=java-other")) {
+            Tollgate.Copies[] batch = {agent.copies("batch"), other.copies("batch")};
+            expect(agent.ready(WITHIN) && other.ready(WITHIN), "no aggregator answers");
+            try (Tollgate.Hold one = batch[0].reserve("java", 3);
+                    Tollgate.Hold two = batch[1].reserve("java", 3)) {
+                long until = System.nanoTime() + WITHIN.toNanos();
+                while (one.revoked() == null && two.revoked() == null) {
+                    expect(System.nanoTime() < until, "never revoked");
+                    Thread.sleep(5);
+                }
+                Tollgate.Hold asked = one.revoked() == null ? two : one;
+                Tollgate.Revoked revoked = asked.revoked();
+                expect(revoked.equals(new Tollgate.Revoked(Tollgate.Reason.TOO_MANY, 1)), revoked);
+                expect(asked.release(revoked.copies()) && asked.revoked() == null, asked.revoked());
+            }
+            batch[0].free();
+            batch[1].free();
+        }
+    }
+
+    static void ends(Tollgate agent) throws InterruptedException {
+        Tollgate.Copies brief = agent.copies("brief");
+        agent.ready(WITHIN);
+        try (Tollgate.Hold hold = brief.reserve("java", 2)) {
+            long until = System.nanoTime() + WITHIN.toNanos();
+            while (hold.revoked() == null) {
+                expect(System.nanoTime() < until, "never revoked");
+                Thread.sleep(5);
+            }
+            expect(hold.revoked().equals(new Tollgate.Revoked(Tollgate.Reason.ENDED, 2)), hold.revoked());
+            expect(!hold.release(1), "released");
+        }
+        brief.free();
+    }
+
     static void mistakes(Tollgate agent) {
         try {
             Tollgate.open("agregators=a:1");
@@ -98,7 +163,8 @@ final class Check {
                 () -> search.record("mistakes", -1),
                 () -> search.hitEstimated("mistakes", -1),
                 () -> estimate.settle(-1),
-                () -> agent.copies("jobs").reserve("mistakes", -1))) {
+                () -> agent.copies("jobs").reserve("mistakes", -1),
+                () -> agent.copies("jobs").reserve("mistakes", 1).release(-1))) {
             try {
                 negative.run();
                 throw new AssertionError("let through");

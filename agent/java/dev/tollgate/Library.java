@@ -61,6 +61,10 @@ final class Library {
             critical("tg_reserve", JAVA_INT, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_INT, ADDRESS, ADDRESS);
     // int32_t tg_release(tg_handle hold);
     static final MethodHandle RELEASE = critical("tg_release", JAVA_INT, JAVA_LONG);
+    // int32_t tg_release_n(tg_handle hold, uint32_t copies);
+    static final MethodHandle RELEASE_N = critical("tg_release_n", JAVA_INT, JAVA_LONG, JAVA_INT);
+    // int32_t tg_revoked(tg_handle hold, uint32_t *copies);
+    static final MethodHandle REVOKED = critical("tg_revoked", JAVA_INT, JAVA_LONG, ADDRESS);
     // int32_t tg_free(tg_handle handle);
     static final MethodHandle FREE = critical("tg_free", JAVA_INT, JAVA_LONG);
 

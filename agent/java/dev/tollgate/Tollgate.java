@@ -40,6 +40,22 @@ public final class Tollgate implements AutoCloseable {
     public record Denied(
             int status, Optional<Duration> retryAfter, String code, Map<String, String> headers, String body) {}
 
+    /** Why so many copies of a hold should be given up. */
+    public record Revoked(Reason reason, int copies) {}
+
+    /** Why copies of a hold should be given up. */
+    public enum Reason {
+        /** They were too many, and the resource asks for them back ({@code on_excess = "give-back"}): release them. */
+        TOO_MANY,
+        /**
+         * The hold reached its greatest age ({@code max_age}), an operator ended it, or the agent was closed. The
+         * copies do not count any more, and others may have got them: stop using them, and close the hold.
+         */
+        ENDED,
+        /** No aggregator counts the hold, for instance for want of room; a service may go on. */
+        UNCOUNTED
+    }
+
     /** An agent's counters: see {@code tg_counts} in tollgate.h. */
     public record Stats(
             long hitsAccepted,
@@ -61,6 +77,8 @@ public final class Tollgate implements AutoCloseable {
 
     private static final int DENIED = 1;
     private static final int NOT_YET = 2;
+    private static final int GIVE_BACK = 3;
+    private static final int ENDED = 4;
     private static final int NOT_OPEN = -3;
 
     /** The offsets of the fields of {@code tg_answer}, and its size. */
@@ -361,7 +379,46 @@ public final class Tollgate implements AutoCloseable {
             return denied;
         }
 
-        /** Gives the copies back; a second call does nothing. */
+        /**
+         * Gives so many of the copies back. Returns whether it did: not if the agent knows that the hold does not count
+         * any more; close it then. 0 copies, or more than the hold has, are a {@code TollgateException}. After a
+         * refusal, and after {@code close}, it does nothing, and returns true.
+         */
+        public boolean release(int copies) {
+            int some = counted(copies);
+            try {
+                int code = (int) Library.RELEASE_N.invokeExact(handle.get(), some);
+                check(code);
+                return code == 0;
+            } catch (Throwable thrown) {
+                throw unexpected(thrown);
+            }
+        }
+
+        /**
+         * Why the hold, or some of its copies, should be given up; null if they may be kept, as after a refusal. It
+         * never waits: call it between steps of the work.
+         */
+        public Revoked revoked() {
+            MemorySegment copies = SCRATCH.get().handle;
+            try {
+                int code = (int) Library.REVOKED.invokeExact(handle.get(), copies);
+                if (code <= 0) {
+                    return null;
+                }
+                Reason reason =
+                        switch (code) {
+                            case GIVE_BACK -> Reason.TOO_MANY;
+                            case ENDED -> Reason.ENDED;
+                            default -> Reason.UNCOUNTED;
+                        };
+                return new Revoked(reason, copies.get(JAVA_INT, 0));
+            } catch (Throwable thrown) {
+                throw unexpected(thrown);
+            }
+        }
+
+        /** Gives all copies back; a second call does nothing. */
         @Override
         public void close() {
             try {
