@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tollgate_agent as agent;
 
@@ -93,6 +94,56 @@ impl PyCopies {
     }
 }
 
+/// Why a hold, or some of its copies, should be given up.
+#[pyclass(module = "tollgate", name = "Revoked", frozen)]
+pub(crate) struct PyRevoked {
+    /// "give-back": these copies were too many, and the resource asks for them back. "ended": the hold reached its
+    /// greatest age, an operator ended it, or the agent was shut down. "uncounted": no aggregator counts the hold.
+    #[pyo3(get)]
+    reason: &'static str,
+    /// How many of the hold's copies should be given up.
+    #[pyo3(get)]
+    copies: u32,
+    text: String,
+}
+
+impl PyRevoked {
+    fn of(hold: &agent::Hold) -> Option<Self> {
+        let all = hold.copies();
+        let (reason, copies, text) = match hold.revoked_now()? {
+            agent::Revoked::GiveBack { copies, scope } => {
+                let of = scope.map_or_else(String::new, |scope| format!(" for {scope}"));
+                (
+                    "give-back",
+                    copies,
+                    format!("{copies} copies are too many{of}"),
+                )
+            }
+            agent::Revoked::Ended(by) => ("ended", all, format!("the hold was ended {by}")),
+            agent::Revoked::Uncounted(why) => {
+                ("uncounted", all, format!("the hold is not counted: {why}"))
+            }
+            _ => ("ended", all, "the agent was shut down".to_owned()),
+        };
+        Some(Self {
+            reason,
+            copies,
+            text,
+        })
+    }
+}
+
+#[pymethods]
+impl PyRevoked {
+    fn __str__(&self) -> &str {
+        &self.text
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Revoked(reason={:?}, copies={})", self.reason, self.copies)
+    }
+}
+
 /// Copies that are held. `release`, the end of `with`, or the end of the object gives them back.
 #[pyclass(module = "tollgate", name = "Hold")]
 pub(crate) struct PyHold {
@@ -102,13 +153,30 @@ pub(crate) struct PyHold {
 
 #[pymethods]
 impl PyHold {
-    /// Gives all copies back; a second call does nothing.
-    fn release(&mut self) {
-        let held = self.inner.take();
-        if self.forks != forks() {
-            // The copies are the parent's.
-            std::mem::forget(held);
+    /// Gives so many of the copies back, or all of them; after that a call does nothing. Returns False, and changes
+    /// nothing, if some are to be given back of a hold that is known not to count any more. Raises ValueError for 0
+    /// copies, and for more than the hold has. In a forked child it does nothing: the copies are the parent's.
+    #[pyo3(signature = (copies=None))]
+    fn release(&mut self, copies: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        let Some(copies) = copies else {
+            self.release_all();
+            return Ok(true);
+        };
+        let copies = numbers::copies(copies)?;
+        let Some(hold) = self.own() else {
+            return Ok(true);
+        };
+        match hold.release(copies) {
+            Ok(()) => Ok(true),
+            Err(agent::HoldFault::Ended(_) | agent::HoldFault::Uncounted(_)) => Ok(false),
+            Err(fault) => Err(PyValueError::new_err(fault.to_string())),
         }
+    }
+
+    /// Why the hold, or some of its copies, should be given up: a Revoked; or None. Never waits.
+    #[getter]
+    fn revoked(&mut self) -> Option<PyRevoked> {
+        PyRevoked::of(self.own()?)
     }
 
     /// How many copies are held.
@@ -123,7 +191,7 @@ impl PyHold {
 
     #[pyo3(signature = (*_args))]
     fn __exit__(&mut self, _args: &Bound<'_, PyAny>) {
-        self.release();
+        self.release_all();
     }
 
     fn __bool__(&self) -> bool {
@@ -135,8 +203,23 @@ impl PyHold {
     }
 }
 
+impl PyHold {
+    /// The hold, if it was taken in this process and not given back.
+    fn own(&mut self) -> Option<&mut agent::Hold> {
+        self.inner.as_mut().filter(|_| self.forks == forks())
+    }
+
+    fn release_all(&mut self) {
+        let held = self.inner.take();
+        if self.forks != forks() {
+            // The copies are the parent's.
+            std::mem::forget(held);
+        }
+    }
+}
+
 impl Drop for PyHold {
     fn drop(&mut self) {
-        self.release();
+        self.release_all();
     }
 }

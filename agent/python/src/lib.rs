@@ -41,7 +41,7 @@ mod _tollgate {
     #[pymodule_export]
     use super::answers::{PyAllowed, PyDenied};
     #[pymodule_export]
-    use super::copies::{PyCopies, PyHold};
+    use super::copies::{PyCopies, PyHold, PyRevoked};
     #[pymodule_export]
     use super::rate::{PyEstimate, PyRate};
 }

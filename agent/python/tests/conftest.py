@@ -21,6 +21,12 @@ windows = ["1000000/s"]
 windows = ["100/1m"]
 [copies."api.exports"]
 limit = 2
+[copies."batch"]
+limit = 5
+on_excess = "give-back"
+[copies."brief"]
+limit = 2
+max_age = "1s"
 """
 
 

@@ -120,6 +120,49 @@ def test_copies_are_held_and_given_back(agent):
     assert exports.held("acme") == 0
 
 
+def test_copies_are_given_back_in_parts(agent):
+    exports = agent.copies("api.exports")
+    with exports.reserve("parts", 2) as hold:
+        assert hold.revoked is None
+        assert hold.release(1) and (hold.copies, exports.held("parts")) == (1, 1)
+        for copies in (0, 2, -1, 2**32):
+            with pytest.raises(ValueError, match="copies"):
+                hold.release(copies)
+        with pytest.raises(TypeError):
+            hold.release("1")
+        assert hold.release(copies=1) and exports.held("parts") == 0
+        assert hold.revoked is None
+    assert hold.release() and hold.release(1) and hold.release(None)
+    assert hold.copies == 0 and hold.revoked is None
+
+
+def test_copies_that_are_too_many_are_asked_back(agent, aggregator):
+    # Two agents take three of five copies each: no denial is known, and one copy is too many.
+    other = tollgate.Agent([aggregator], name="other")
+    handles = [agent.copies("batch"), other.copies("batch")]
+    assert agent.ready(10) and other.ready(10)
+    one, two = (copies.reserve("acme", 3) for copies in handles)
+    hold = until(lambda: next((hold for hold in (one, two) if hold.revoked), None))
+    assert (hold.revoked.reason, hold.revoked.copies) == ("give-back", 1)
+    assert str(hold.revoked) == "1 copies are too many for the domain"
+    assert hold.release(hold.revoked.copies)
+    assert one.revoked is None and two.revoked is None
+    other.shutdown(2)
+    assert two.revoked.reason == "ended" and str(two.revoked) == "the agent was shut down"
+    one.release()
+
+
+def test_a_hold_ends_at_its_greatest_age(agent):
+    brief = agent.copies("brief")
+    assert agent.ready(10)
+    with brief.reserve("acme", 2) as hold:
+        revoked = until(lambda: hold.revoked)
+        assert (revoked.reason, revoked.copies) == ("ended", 2)
+        assert str(revoked) == "the hold was ended at its greatest age"
+        assert repr(revoked) == 'Revoked(reason="ended", copies=2)'
+        assert not hold.release(1) and hold.copies == 2
+
+
 def test_nobody_is_refused_where_no_aggregator_answers():
     agent = tollgate.Agent(["127.0.0.1:1"])
     search = agent.rate("api.search")
@@ -137,6 +180,7 @@ def test_a_child_has_an_agent_of_its_own(agent):
         child = os.fork()
         if child == 0:
             # The parent keeps what it holds.
+            assert held.release(1) and held.revoked is None
             held.release()
             assert agent.copies("api.exports").held("acme") == 0
             refused = denied(search, "forked")
