@@ -174,7 +174,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for PatientStream<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
     use tokio::time::timeout;
 
     use super::*;
@@ -200,14 +200,20 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_head_that_is_refused_is_read_to_its_end() {
-        let (connection, _end) = Connections::enter(&Arc::new(Connections::new(1)));
+    /// A stream on which a head was begun, and its peer's end.
+    async fn begun(connection: &Arc<Connection>) -> (PatientStream<DuplexStream>, DuplexStream) {
         let (near, mut far) = tokio::io::duplex(64);
-        let mut stream = PatientStream::new(near, Arc::clone(&connection));
+        let mut stream = PatientStream::new(near, Arc::clone(connection));
         far.write_all(b"GET / HTTP").await.expect("room");
         let mut bytes = [0; 64];
         assert_eq!(stream.read(&mut bytes).await.expect("a part"), 10);
+        (stream, far)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_is_refused_is_read_to_its_end() {
+        let (connection, _end) = Connections::enter(&Arc::new(Connections::new(1)));
+        let (mut stream, mut far) = begun(&connection).await;
         let rest = async {
             far.write_all(&[b'x'; 300]).await.expect("it is read");
             sleep(REFUSED_WITHIN / 2).await;
@@ -223,11 +229,7 @@ mod tests {
     async fn only_a_head_that_is_refused_is_waited_for() {
         for is_refused in [true, false] {
             let (connection, _end) = Connections::enter(&Arc::new(Connections::new(1)));
-            let (near, mut far) = tokio::io::duplex(64);
-            let mut stream = PatientStream::new(near, Arc::clone(&connection));
-            far.write_all(b"GET / HTTP").await.expect("room");
-            let mut bytes = [0; 64];
-            assert_eq!(stream.read(&mut bytes).await.expect("a part"), 10);
+            let (mut stream, _far) = begun(&connection).await;
             if !is_refused {
                 connection.begin_request();
                 connection.end_request();

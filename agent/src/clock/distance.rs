@@ -58,8 +58,7 @@ impl Distance {
     /// Compares it with the machine's wall clock.
     pub fn follow_the_machine(&self, mono: impl Fn() -> Mono) {
         let before = mono();
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let wall_us = since.map_or(0, micros);
+        let wall_us = machine_wall_us();
         self.follow(wall_us, (before, mono()));
         let ahead_us = self.wall(before).as_micros().saturating_sub(wall_us);
         if SET_BACK_US < ahead_us
@@ -97,8 +96,7 @@ impl Distance {
 
     /// Follows a wall clock that was set ahead, or went on while the monotonic one stood still because the machine slept.
     pub fn rise(&self, mono: impl Fn() -> Mono) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let least = since.map_or(0, micros).saturating_sub(mono().0);
+        let least = machine_wall_us().saturating_sub(mono().0);
         self.us.fetch_max(least, Ordering::Relaxed);
     }
 
@@ -107,6 +105,11 @@ impl Distance {
         let wall_us = self.us.load(Ordering::Relaxed).saturating_add(at.0);
         Timestamp::from_micros(wall_us.max(DOZING + 1))
     }
+}
+
+fn machine_wall_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, micros)
 }
 
 /// Whole microseconds, without the 128-bit division of the standard library: every refusal calls this.

@@ -35,6 +35,15 @@ fn push(served: &Served, dir: &Path, text: &str) {
     });
 }
 
+/// The model rules the whole log as it was ruled.
+fn assert_audited(dir: &Path) {
+    let audit = ["audit", "--journal", "tollgate-data", "--model", "all"];
+    let json = ["--format", "json", "-q"];
+    let (code, out, err) = run(dir, &[&audit[..], &json].concat());
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("\"equal\":true"), "{out}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copies_of_limits_that_are_gone_for_a_while_are_not_granted_again() {
     let both = format!("{WITHOUT}{WITH}");
@@ -67,11 +76,7 @@ async fn copies_of_limits_that_are_gone_for_a_while_are_not_granted_again() {
     push(&served, dir.path(), &both);
     let (_all, copies) = fresh(&served, "all").await;
     assert!(take(&copies, 4).await.is_ok(), "all were given back");
-    let audit = ["audit", "--journal", "tollgate-data", "--model", "all"];
-    let json = ["--format", "json", "-q"];
-    let (code, out, err) = run(dir.path(), &[&audit[..], &json].concat());
-    assert_eq!(code, 0, "{out}{err}");
-    assert!(out.contains("\"equal\":true"), "{out}");
+    assert_audited(dir.path());
 }
 
 /// Which of these domains a new agent refuses.
@@ -120,8 +125,5 @@ async fn bans_hold_until_they_are_ended_whatever_the_limits() {
     assert_eq!(refused(&served, "again").await, ["hooli"]);
     act("unban", "hooli");
     assert_eq!(refused(&served, "none").await, [""; 0]);
-    let audit = ["audit", "--journal", "tollgate-data", "--model", "all"];
-    let json = ["--format", "json", "-q"];
-    let (code, out, err) = run(dir.path(), &[&audit[..], &json].concat());
-    assert_eq!(code, 0, "{out}{err}");
+    assert_audited(dir.path());
 }

@@ -66,11 +66,6 @@ impl CopyLimits {
         self.0[resource].max_age_ms.is_some()
     }
 
-    /// Whether these limits do not name a resource.
-    pub fn leave_out(&self, resource: usize) -> bool {
-        self.0[resource].is_left_out
-    }
-
     /// The resources that are named, with their limits.
     fn named(&self) -> impl Iterator<Item = (&'static str, &Limit)> {
         let all = COPIES.into_iter().zip(&self.0);

@@ -321,9 +321,9 @@ impl World {
             self.see("checked: what is held is counted");
             // A hold that ended by its age may still be in use, and does not count; nor do holds under a version that
             // leaves the resource out.
-            let may_be_less = self.ends_by_age(resource) || self.is_ever_left_out(resource);
+            let name = COPIES[resource];
+            let may_be_less = self.ends_by_age(resource) || self.watch.ever_left_out.contains(name);
             if held < counted || counted < held && !may_be_less {
-                let name = COPIES[resource];
                 let what = format!("agent {agent} holds {held} of {name}, {counted} are counted");
                 return self.violated(6, "what is held is counted", what);
             }
@@ -333,11 +333,6 @@ impl World {
     fn ends_by_age(&self, resource: usize) -> bool {
         let limits = self.plan.documents[0].copies.as_ref();
         limits.is_some_and(|limits| limits.ends_by_age(resource))
-    }
-
-    fn is_ever_left_out(&self, resource: usize) -> bool {
-        let mut limits = { self.plan.documents.iter() }.filter_map(|one| one.copies.as_ref());
-        limits.any(|limits| limits.leave_out(resource))
     }
 
     /// The copies of an agent that the log counts and those that it holds, if nothing is under way.

@@ -67,14 +67,15 @@ fn an_excess_is_asked_about_until_it_is_given_back() {
     assert_eq!(bench.confirm(one).try_recv(), Ok(HoldStanding::Confirmed));
 }
 
+fn log(random: u64) -> Option<LogId> {
+    Some(LogId {
+        generation: 1,
+        random,
+    })
+}
+
 #[test]
 fn a_holder_sees_the_excess_that_its_newest_status_has() {
-    let log = |random| {
-        Some(LogId {
-            generation: 1,
-            random,
-        })
-    };
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 5);
     let seen = |bench: &SessionBench| bench.session.revoked.excess.standing(one, 5);
@@ -228,12 +229,6 @@ fn a_slow_log_or_an_idle_agent_is_no_silence() {
 
 #[test]
 fn what_counts_in_another_log_is_asked_for() {
-    let log = |random| {
-        Some(LogId {
-            generation: 1,
-            random,
-        })
-    };
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 5);
     bench.sent();
