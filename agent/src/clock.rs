@@ -25,7 +25,7 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tollgate_shared::time::{Span, Timestamp};
 
@@ -69,36 +69,60 @@ pub(crate) struct Clock {
     wall_us: AtomicU64,
     /// The thread that updates the cached numbers: the flusher's.
     timekeeper: OnceLock<Thread>,
-    source: ClockSource,
+    machine: MachineClocks,
+    distance: Distance,
 }
 
+/// The clocks of the machine.
 #[derive(Debug)]
-enum ClockSource {
-    Machine {
+enum MachineClocks {
+    Real {
         origin: Instant,
-        wall: Distance,
     },
     #[cfg_attr(
         not(any(test, feature = "testing")),
         allow(dead_code, reason = "only tests move clocks")
     )]
-    Hand {
+    ByHand {
         mono_us: AtomicU64,
         wall_us: AtomicU64,
     },
 }
 
+impl MachineClocks {
+    fn mono(&self) -> Mono {
+        match self {
+            Self::Real { origin } => Mono(BEGIN_US.saturating_add(micros(origin.elapsed()))),
+            Self::ByHand { mono_us, .. } => Mono(mono_us.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp::from_micros(match self {
+            Self::Real { .. } => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH);
+                since.map_or(0, micros)
+            }
+            Self::ByHand { wall_us, .. } => wall_us.load(Ordering::Relaxed),
+        })
+    }
+}
+
 impl Clock {
     /// The machine's clocks.
     pub(crate) fn of_the_machine() -> Self {
+        Self::of(MachineClocks::Real {
+            origin: Instant::now(),
+        })
+    }
+
+    fn of(machine: MachineClocks) -> Self {
         let clock = Self {
             mono_us: AtomicU64::new(0),
             wall_us: AtomicU64::new(0),
             timekeeper: OnceLock::new(),
-            source: ClockSource::Machine {
-                origin: Instant::now(),
-                wall: Distance::default(),
-            },
+            machine,
+            distance: Distance::default(),
         };
         clock.follow();
         clock.set_cached(clock.read(), clock.read_wall());
@@ -108,15 +132,10 @@ impl Clock {
     /// A clock that stands still until a test moves it.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn by_hand(wall: Timestamp) -> Self {
-        Self {
+        Self::of(MachineClocks::ByHand {
             mono_us: AtomicU64::new(BEGIN_US),
             wall_us: AtomicU64::new(wall.as_micros()),
-            timekeeper: OnceLock::new(),
-            source: ClockSource::Hand {
-                mono_us: AtomicU64::new(BEGIN_US),
-                wall_us: AtomicU64::new(wall.as_micros()),
-            },
-        }
+        })
     }
 
     /// The cached monotonic instant.
@@ -210,43 +229,26 @@ impl Clock {
 
     /// Reads the monotonic clock itself.
     pub(crate) fn read(&self) -> Mono {
-        match &self.source {
-            ClockSource::Machine { origin, .. } => {
-                Mono(BEGIN_US.saturating_add(micros(origin.elapsed())))
-            }
-            ClockSource::Hand { mono_us, .. } => Mono(mono_us.load(Ordering::Relaxed)),
-        }
+        self.machine.mono()
     }
 
     /// Reads the wall clock itself.
     pub(crate) fn read_wall(&self) -> Timestamp {
-        self.wall_at(self.read())
+        self.distance.wall(self.read())
     }
 
     /// The wall clock at a monotonic instant that was just read, also if the machine has slept, and the flusher has not come
     /// since.
     pub(crate) fn read_wall_anew(&self, now: Mono) -> Timestamp {
-        if let ClockSource::Machine { wall, .. } = &self.source {
-            wall.rise(|| self.read());
-        }
-        self.wall_at(now)
-    }
-
-    /// The wall clock at a monotonic instant that was just read.
-    fn wall_at(&self, now: Mono) -> Timestamp {
-        match &self.source {
-            ClockSource::Machine { wall, .. } => wall.wall(now),
-            ClockSource::Hand { wall_us, .. } => {
-                Timestamp::from_micros(wall_us.load(Ordering::Relaxed))
-            }
-        }
+        self.distance.rise(&self.machine);
+        self.distance.wall(now)
     }
 
     /// Updates the cached numbers, and returns the new values. A wall clock that is at rest stays so.
     pub(crate) fn refresh(&self) -> (Mono, Timestamp) {
         self.follow();
         let mono = self.read();
-        let wall = self.wall_at(mono);
+        let wall = self.distance.wall(mono);
         match self.is_awake() {
             false => self.mono_us.store(mono.0, Ordering::Relaxed),
             true => self.set_cached(mono, wall),
@@ -256,9 +258,7 @@ impl Clock {
 
     /// Compares the wall clock with the machine's.
     fn follow(&self) {
-        if let ClockSource::Machine { wall, .. } = &self.source {
-            wall.follow_the_machine(|| self.read());
-        }
+        self.distance.follow_the_machine(&self.machine);
     }
 
     fn set_cached(&self, mono: Mono, wall: Timestamp) {
@@ -276,7 +276,7 @@ impl Clock {
     /// Moves a clock that is moved by hand; has no effect on the machine's clock.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn advance(&self, by: Span) {
-        if let ClockSource::Hand { mono_us, wall_us } = &self.source {
+        if let MachineClocks::ByHand { mono_us, wall_us } = &self.machine {
             mono_us.fetch_add(by.as_micros(), Ordering::Relaxed);
             wall_us.fetch_add(by.as_micros(), Ordering::Relaxed);
         }
@@ -286,7 +286,7 @@ impl Clock {
     /// Sets a clock that is moved by hand, forwards or backwards; the cached numbers stay.
     #[cfg(feature = "simulation")]
     pub(crate) fn set(&self, since_start_us: u64, wall: Timestamp) {
-        if let ClockSource::Hand { mono_us, wall_us } = &self.source {
+        if let MachineClocks::ByHand { mono_us, wall_us } = &self.machine {
             mono_us.store(BEGIN_US.saturating_add(since_start_us), Ordering::Relaxed);
             wall_us.store(wall.as_micros(), Ordering::Relaxed);
         }
@@ -294,12 +294,12 @@ impl Clock {
 
     /// The machine's instant of a monotonic instant, for measurements.
     pub(crate) fn instant(&self, at: Mono) -> Instant {
-        match &self.source {
-            ClockSource::Machine { origin, .. } => {
+        match &self.machine {
+            MachineClocks::Real { origin } => {
                 let since = Duration::from_micros(at.0.saturating_sub(BEGIN_US));
                 origin.checked_add(since).unwrap_or(*origin)
             }
-            ClockSource::Hand { .. } => Instant::now(),
+            MachineClocks::ByHand { .. } => Instant::now(),
         }
     }
 }
@@ -342,7 +342,7 @@ impl<'c> Reading<'c> {
             // Called in either case, because it may wake the flusher.
             let cached = cached();
             let stamp = match self.read.get() {
-                Some(now) => self.clock.wall_at(now),
+                Some(now) => self.clock.distance.wall(now),
                 None => cached,
             };
             self.stamp.set(Some(stamp));
@@ -368,18 +368,18 @@ mod tests {
 
     #[test]
     fn a_call_that_asked_the_clock_is_stamped_by_the_clock() {
-        let clock = Clock::by_hand(Timestamp::from_millis(5));
-        if let ClockSource::Hand { wall_us, .. } = &clock.source {
-            wall_us.fetch_add(300, Ordering::Relaxed);
+        let clock = Clock::by_hand(Timestamp::from_millis(5_000));
+        if let MachineClocks::ByHand { mono_us, .. } = &clock.machine {
+            mono_us.fetch_add(300, Ordering::Relaxed);
         }
         let stamp = |reading: &Reading<'_>| reading.stamp(|| clock.cached_wall());
         let reading = Reading::of(&clock);
-        assert_eq!(stamp(&reading), Timestamp::from_millis(5));
+        assert_eq!(stamp(&reading), Timestamp::from_millis(5_000));
         reading.now();
-        assert_eq!(stamp(&reading), Timestamp::from_millis(5), "it has one");
+        assert_eq!(stamp(&reading), Timestamp::from_millis(5_000), "it has one");
         let reading = Reading::of(&clock);
         reading.now();
-        assert_eq!(stamp(&reading), Timestamp::from_micros(5_300));
+        assert_eq!(stamp(&reading), Timestamp::from_micros(5_000_300));
     }
 
     #[test]
@@ -420,10 +420,10 @@ mod tests {
 
     #[test]
     fn a_clock_by_hand_moves_both_its_clocks() {
-        let clock = Clock::by_hand(Timestamp::from_millis(5));
+        let clock = Clock::by_hand(Timestamp::from_millis(5_000));
         let before = clock.read();
         clock.advance(Span::from_millis(2));
         assert_eq!(clock.cached().since(before), Span::from_millis(2));
-        assert_eq!(clock.cached_wall(), Timestamp::from_millis(7));
+        assert_eq!(clock.cached_wall(), Timestamp::from_millis(5_002));
     }
 }

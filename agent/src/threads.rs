@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_panic_of_a_thread_ends_the_agent_and_is_counted() {
-        let clock = Arc::new(Clock::by_hand(Timestamp::from_millis(5)));
+        let clock = Arc::new(Clock::by_hand(Timestamp::from_millis(5_000)));
         let timer = Timer::Hand(Arc::new(Notify::new()));
         let shared = Arc::new(AgentBuilder::default().shared(clock, 1, timer));
         let leases = vec![Lease::default()];

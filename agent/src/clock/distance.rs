@@ -12,11 +12,11 @@
 //! a quarter of a millisecond at most, after a sleep of the flusher.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tollgate_shared::time::Timestamp;
 
-use super::{DOZING, Mono};
+use super::{DOZING, MachineClocks, Mono};
 use crate::log_lines::LogLines;
 
 /// How often the log says that the clock was set back.
@@ -56,10 +56,10 @@ impl Default for Distance {
 
 impl Distance {
     /// Compares it with the machine's wall clock.
-    pub fn follow_the_machine(&self, mono: impl Fn() -> Mono) {
-        let before = mono();
-        let wall_us = machine_wall_us();
-        self.follow(wall_us, (before, mono()));
+    pub fn follow_the_machine(&self, machine: &MachineClocks) {
+        let before = machine.mono();
+        let wall_us = machine.wall().as_micros();
+        self.follow(wall_us, (before, machine.mono()));
         let ahead_us = self.wall(before).as_micros().saturating_sub(wall_us);
         if SET_BACK_US < ahead_us
             && let Some(unsaid) = self.lines.may()
@@ -95,8 +95,9 @@ impl Distance {
     }
 
     /// Follows a wall clock that was set ahead, or went on while the monotonic one stood still because the machine slept.
-    pub fn rise(&self, mono: impl Fn() -> Mono) {
-        let least = machine_wall_us().saturating_sub(mono().0);
+    pub fn rise(&self, machine: &MachineClocks) {
+        let wall_us = machine.wall().as_micros();
+        let least = wall_us.saturating_sub(machine.mono().0);
         self.us.fetch_max(least, Ordering::Relaxed);
     }
 
@@ -105,11 +106,6 @@ impl Distance {
         let wall_us = self.us.load(Ordering::Relaxed).saturating_add(at.0);
         Timestamp::from_micros(wall_us.max(DOZING + 1))
     }
-}
-
-fn machine_wall_us() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, micros)
 }
 
 /// Whole microseconds, without the 128-bit division of the standard library: every refusal calls this.
@@ -156,6 +152,7 @@ mod tests {
         }
         assert!(apart <= 5, "{apart}");
     }
+
     #[test]
     fn a_step_of_more_than_twelve_hours_is_followed_at_once() {
         let distance = Distance::default();

@@ -242,7 +242,7 @@ mod tests {
         /// An agent that knows of a limit, and has had no denial or notice of any pair.
         fn new(limit: u64) -> Self {
             let builder = AgentBuilder::default().denials_max(64);
-            let clock = Clock::by_hand(Timestamp::from_millis(5));
+            let clock = Clock::by_hand(Timestamp::from_millis(5_000));
             let (shared, rate) = Rate::limited(&builder, clock, limit);
             shared.log_partitions.store(PARTITIONS, Ordering::Relaxed);
             let mut bench = Self {

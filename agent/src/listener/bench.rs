@@ -59,7 +59,7 @@ impl ListenerBench {
             agent: "a".into(),
             secret: EpochSecret::new([1; 32]),
             before: None,
-            clock: Arc::new(Clock::by_hand(Timestamp::from_millis(5))),
+            clock: Arc::new(Clock::by_hand(Timestamp::from_millis(5_000))),
             resources,
             mosts: Arc::default(),
             liveness: Arc::new(Liveness::new(BEGIN)),

@@ -66,11 +66,6 @@ impl Clock {
         self.stops -= 1;
     }
 
-    /// Whether the wall clock is stopped: then stamps do not tell instants apart.
-    pub fn stands_still(&self) -> bool {
-        0 < self.stops
-    }
-
     fn wall_since(&self, now_us: u64) -> u64 {
         match self.stops {
             0 => self.since(now_us),

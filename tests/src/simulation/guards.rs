@@ -36,10 +36,9 @@ impl World {
         let partition = partition_of_pair(RESOURCES[r], DOMAINS[d], self.plan.partitions);
         let host = &self.agents[agent];
         // A host that continues handles everything that waited at one instant: a call before the watermark cannot be
-        // told from one after it. And stamps distinguish entries: they are all equal while the wall clock is stopped,
-        // and point elsewhere when it jumps.
+        // told from one after it.
         let goes_on_us = host.frozen_until_us + ROUNDED_US;
-        if self.now_us <= goes_on_us || host.clock.stands_still() {
+        if self.now_us <= goes_on_us {
             return Guard::Unknown;
         }
         let is_calm = self.plan.quiescence_us() <= self.now_us;
