@@ -3,7 +3,7 @@
 //! ```text
 //! batch ── first sending: sequence, stamp ──> in flight ── acknowledged ──> done
 //!                                               │ connection lost, or no answer
-//!                                               └──> sent again, the same bytes
+//!                                               └──> sent again, with the stamp of this sending
 //! ```
 //!
 //! A partition whose record the log does not take now ("not now": no room, or no connection to it) is tried with one
@@ -14,7 +14,7 @@
 //! minutes after its first sending.
 //!
 //! A state machine: it knows no socket and no clock; its driver says what happened and when. What stays true: a
-//! record's bytes never change; a sequence is used once.
+//! record's content never changes but for the instant of its sending; a sequence is used once.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -78,7 +78,6 @@ pub(crate) struct CourierCounts {
 #[derive(Debug)]
 struct Sent {
     id: u64,
-    record: Bytes,
     first_sent: Mono,
     /// When to send it (again); `None` while an answer is awaited.
     send_at: Option<Mono>,
@@ -217,50 +216,51 @@ impl Courier {
 
     fn next_of(&mut self, partition: u32, now: Mono, wall: Timestamp) -> Option<Outgoing> {
         let queue = self.queues.get_mut(&partition)?;
-        // A record that was sent before goes first: the window moves on with the oldest.
-        let mut under_way = queue.under_way.values_mut();
-        if let Some(one) = under_way.find(|one| one.is_due(now)) {
+        let mut sender = Sender {
+            agent: &self.agent,
+            epoch: self.epoch,
+            sequence: 0,
+            sent: wall,
+        };
+        // A record that was sent before goes first: the window moves on with the oldest. It has the stamp of this sending:
+        // that of the first one would make a connection that was lost look like a clock that is slow.
+        let mut under_way = queue.under_way.iter_mut();
+        if let Some((sequence, one)) = under_way.find(|(_, one)| one.is_due(now)) {
+            sender.sequence = *sequence;
             (one.send_at, one.sent) = (None, now);
             self.counts.batches_sent_again += 1;
             if one.payload.is_of_holdings() {
                 self.shaken.insert(partition);
             }
+            let payload = &one.payload;
+            payload.encode(&mut self.writer, &sender, &self.resources);
             return Some(Outgoing {
                 id: one.id,
                 partition,
-                record: one.record.clone(),
+                record: Bytes::copy_from_slice(self.writer.as_slice()),
             });
         }
         let payload = queue.waiting.pop_front()?;
         queue.last_sequence += 1;
-        let sequence = queue.last_sequence;
+        sender.sequence = queue.last_sequence;
         self.last_id += 1;
         let id = self.last_id;
-        let sender = Sender {
-            agent: &self.agent,
-            epoch: self.epoch,
-            sequence,
-            sent: wall,
-        };
         payload.encode(&mut self.writer, &sender, &self.resources);
-        let record = Bytes::copy_from_slice(self.writer.as_slice());
-        let outgoing = Outgoing {
-            id,
-            partition,
-            record: record.clone(),
-        };
         let sent = Sent {
             id,
-            record,
             first_sent: now,
             send_at: None,
             sent: now,
             payload,
         };
-        queue.under_way.insert(sequence, sent);
-        self.by_id.insert(id, (partition, sequence));
+        queue.under_way.insert(sender.sequence, sent);
+        self.by_id.insert(id, (partition, sender.sequence));
         self.counts.batches_sent += 1;
-        Some(outgoing)
+        Some(Outgoing {
+            id,
+            partition,
+            record: Bytes::copy_from_slice(self.writer.as_slice()),
+        })
     }
 
     /// The log has the record. A second acknowledgement changes nothing.

@@ -48,7 +48,11 @@ impl Bench {
     }
 
     fn send_all(&mut self, now: Mono) -> Vec<Outgoing> {
-        std::iter::from_fn(|| self.courier.next(now, WALL)).collect()
+        self.send_all_at(now, WALL)
+    }
+
+    fn send_all_at(&mut self, now: Mono, wall: Timestamp) -> Vec<Outgoing> {
+        std::iter::from_fn(|| self.courier.next(now, wall)).collect()
     }
 }
 
@@ -99,7 +103,23 @@ fn sequences_in_flight_are_at_most_127_apart() {
 }
 
 #[test]
-fn after_a_lost_connection_only_unacknowledged_bytes_are_resent() {
+fn a_record_has_the_stamp_of_its_last_sending() {
+    let mut bench = Bench::new(1);
+    bench.hit("a");
+    let first = bench.send_all(NOW);
+    bench.courier.connection_lost(NOW);
+    let later = Span::from_secs(150);
+    let again = bench.send_all_at(after(later), WALL.saturating_add(later));
+    let stamps = |outgoing: &[Outgoing]| match Record::decode(&outgoing[0].record) {
+        Ok(Record::Hits(batch)) => (batch.sender.sent, batch.hits()[0].at),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(stamps(&first), (WALL, WALL));
+    assert_eq!(stamps(&again), (WALL.saturating_add(later), WALL));
+}
+
+#[test]
+fn after_a_lost_connection_only_unacknowledged_records_are_resent() {
     let mut bench = Bench::new(1);
     (0..5).for_each(|_| bench.hit("a"));
     let sent = bench.send_all(NOW);

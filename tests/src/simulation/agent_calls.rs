@@ -13,8 +13,8 @@ use super::copy_limits::COPIES;
 use super::documents::{DOMAINS, RESOURCES};
 use super::guards::Guard;
 use super::plan::{QUIET_US, draw_pair};
+use super::sent_content::content_of;
 use super::statements::end_of;
-use super::trace::hash_of;
 use super::watch::Kept;
 use super::world::World;
 
@@ -37,7 +37,7 @@ impl World {
         let kept = self
             .watch
             .record(tollgate_log::Stream::Hits, partition, offset);
-        let there = kept.is_some_and(|kept| hash_of(&kept.bytes) == batch.hash);
+        let there = kept.is_some_and(|kept| content_of(&kept.bytes) == batch.hash);
         // A record that was appended before the log lost records may be among them.
         let lost_us = self.watch.accounts.lost_us;
         let may_be_lost = lost_us.is_some_and(|lost_us| batch.first_us <= lost_us);

@@ -11,6 +11,7 @@ use tollgate_shared::wire::link::{FromAgent, FromAggregator};
 
 use super::net::Sent;
 use super::plan::{Edge, Way};
+use super::sent_content::content_of;
 use super::trace::hash_of;
 use super::world::World;
 
@@ -139,7 +140,7 @@ impl World {
         {
             let batch = Batch {
                 partition,
-                hash: hash_of(record),
+                hash: content_of(record),
                 first_us: self.now_us,
             };
             let known = *self.agents[agent].sent.entry(id).or_insert(batch);
@@ -148,7 +149,7 @@ impl World {
                     "agent {agent}, id {id}: partition {partition}, hash {:016x}, expected partition {}, hash {:016x}",
                     batch.hash, known.partition, known.hash
                 );
-                self.violated(5, "a record's bytes never change", what);
+                self.violated(5, "a record's content never changes", what);
             }
         }
     }

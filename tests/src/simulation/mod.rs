@@ -67,6 +67,7 @@ mod received;
 mod refusals;
 mod ruling;
 pub mod runner;
+mod sent_content;
 mod shared_host;
 pub mod shared_log;
 pub mod shrink;
