@@ -20,6 +20,7 @@ use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::wire::statement::Denial;
 
 use super::name::EntryName;
+use super::opened::{OpenedScope, OpenedScopes};
 use super::recent::REMEMBERED;
 use super::view::{Closed, DenialEntry, DenyView, Lease};
 use crate::clock::Mono;
@@ -96,14 +97,6 @@ impl EndedDenial {
     }
 }
 
-/// A scope that was opened at a log position which the watermark has not passed yet.
-#[derive(Clone, Copy, Debug)]
-struct OpenedScope {
-    resource: ResourceId,
-    partition: u32,
-    position: LogPosition,
-}
-
 /// The writer's side of the deny list.
 #[derive(Debug)]
 pub(crate) struct DenyList {
@@ -112,16 +105,22 @@ pub(crate) struct DenyList {
     len: usize,
     /// How many denials there are, by resource and partition; no zeros.
     counts: BTreeMap<(ResourceId, u32), usize>,
-    opened: HashMap<u64, OpenedScope>,
-    /// Once notes were dropped at the bound: by resource and partition, the greatest log position of a dropped note.
-    /// Statements at or below it about scopes without an entry are ignored.
-    forgotten: HashMap<(ResourceId, u32), LogPosition>,
+    opened: OpenedScopes,
     /// The ends of denials, the first one on top. Entries may be stale.
     ends: BinaryHeap<Reverse<(Mono, u64)>>,
     /// Resources that are denied as a whole.
     whole: HashMap<ResourceId, Arc<Resource>>,
     /// Resources of which groups are denied, and how many.
     groups: HashMap<ResourceId, (Arc<Resource>, usize)>,
+}
+
+/// A statement's scope and place.
+fn note_of(notice: &ScopeNotice<'_>) -> OpenedScope {
+    OpenedScope {
+        resource: notice.resource.id,
+        partition: notice.partition,
+        position: notice.position,
+    }
 }
 
 impl DenyList {
@@ -131,8 +130,7 @@ impl DenyList {
             max: denials_max,
             len: 0,
             counts: BTreeMap::new(),
-            opened: HashMap::new(),
-            forgotten: HashMap::new(),
+            opened: OpenedScopes::new(denials_max),
             ends: BinaryHeap::new(),
             whole: HashMap::new(),
             groups: HashMap::new(),
@@ -203,13 +201,7 @@ impl DenyList {
     }
 
     fn is_older(&self, notice: &ScopeNotice<'_>, fingerprint: u64) -> bool {
-        let opened = self.opened.get(&fingerprint).map(|opened| opened.position);
-        let forgotten = self
-            .forgotten
-            .get(&(notice.resource.id, notice.partition))
-            .copied();
-        opened.is_some_and(|at| notice.position <= at)
-            || forgotten.is_some_and(|at| notice.position <= at)
+        self.opened.is_older(note_of(notice), fingerprint)
             || notice.settled.is_some_and(|below| notice.position < below)
     }
 
@@ -248,7 +240,7 @@ impl DenyList {
     ) -> StatementOutcome {
         if !is_there && self.max <= self.len {
             // Note the scope as if opened here, so that no older denial closes it.
-            self.note_opened(notice, fingerprint);
+            self.opened.note(note_of(notice), fingerprint);
             return StatementOutcome::NoRoom;
         }
         let entry = DenialEntry {
@@ -261,7 +253,7 @@ impl DenyList {
             closed: Closed::from(&denial),
             lease: notice.lease.clone(),
         };
-        self.opened.remove(&fingerprint);
+        self.opened.take_out(notice.resource.id, fingerprint);
         *self
             .counts
             .entry((entry.resource, entry.partition))
@@ -304,34 +296,13 @@ impl DenyList {
             self.remove(fingerprint);
         }
         if notice.settled.is_none_or(|below| below <= notice.position) {
-            self.note_opened(notice, fingerprint);
+            self.opened.note(note_of(notice), fingerprint);
         }
         if is_there {
             StatementOutcome::Lifted
         } else {
             StatementOutcome::Known
         }
-    }
-
-    fn note_opened(&mut self, notice: &ScopeNotice<'_>, fingerprint: u64) {
-        let note = OpenedScope {
-            resource: notice.resource.id,
-            partition: notice.partition,
-            position: notice.position,
-        };
-        self.note(note, fingerprint);
-    }
-
-    fn note(&mut self, note: OpenedScope, fingerprint: u64) {
-        if self.max <= self.opened.len() && !self.opened.contains_key(&fingerprint) {
-            let forgotten = self
-                .forgotten
-                .entry((note.resource, note.partition))
-                .or_default();
-            *forgotten = note.position.max(*forgotten);
-            return;
-        }
-        self.opened.insert(fingerprint, note);
     }
 
     /// The agent has received everything up to some log position of each partition for a resource: notes up to it are
@@ -341,18 +312,17 @@ impl DenyList {
         resource: ResourceId,
         below: impl Fn(u32) -> Option<LogPosition>,
     ) {
-        let needed = |of: ResourceId, partition: u32, position: LogPosition| {
-            of != resource || below(partition).is_none_or(|below| below <= position)
-        };
-        self.opened
-            .retain(|_, opened| needed(opened.resource, opened.partition, opened.position));
-        self.forgotten
-            .retain(|(of, partition), position| needed(*of, *partition, *position));
+        self.opened.settle(resource, below);
     }
 
-    /// Whether there are notes, so that settling has something to do.
-    pub(crate) fn has_notes(&self) -> bool {
-        !self.opened.is_empty() || !self.forgotten.is_empty()
+    #[cfg(test)]
+    pub(super) fn has_notes(&self) -> bool {
+        !self.opened.is_empty()
+    }
+
+    /// Whether there are notes of a resource, so that settling has something to do.
+    pub(crate) fn has_notes_of(&self, resource: ResourceId) -> bool {
+        self.opened.has_any_of(resource)
     }
 
     /// A snapshot of some resources, at a log position of each partition, ends the denials that it does not list.
@@ -376,18 +346,13 @@ impl DenyList {
         self.remove_where(|_, entry| {
             entry.partition == partition && entry.position.generation < below_generation
         });
-        self.opened.retain(|_, opened| {
-            opened.partition != partition || below_generation <= opened.position.generation
-        });
-        self.forgotten
-            .retain(|(_, of), at| *of != partition || below_generation <= at.generation);
+        self.opened.void(partition, below_generation);
     }
 
     /// Everything is void: the agent follows another fleet, or other partitions.
     pub(crate) fn void_all(&mut self) {
         self.remove_where(|_, _| true);
         self.opened.clear();
-        self.forgotten.clear();
         self.ends.clear();
     }
 
@@ -414,7 +379,7 @@ impl DenyList {
                 self.remove(fingerprint);
                 // The entry had replaced the note before it: without a new note, an older denial in a delayed
                 // snapshot would close the scope again.
-                self.note(note, fingerprint);
+                self.opened.note(note, fingerprint);
             }
         }
     }

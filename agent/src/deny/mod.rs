@@ -16,6 +16,7 @@ mod filter;
 mod list;
 mod name;
 mod near;
+mod opened;
 mod recent;
 mod view;
 

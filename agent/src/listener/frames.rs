@@ -228,7 +228,7 @@ impl Listener {
             TopicKey::Control => {
                 self.around.liveness.update(now);
             }
-            TopicKey::Of(resource) if self.deny.has_notes() => {
+            TopicKey::Of(resource) if self.deny.has_notes_of(resource) => {
                 let ledger = &self.ledger;
                 self.deny
                     .settle(resource, |partition| ledger.ruled(key, partition));
