@@ -243,6 +243,7 @@ impl Listener {
             peer.interrupt();
             peer.feed = FeedState::Open;
             peer.feed_received_at = now;
+            peer.forget_left_out();
             peer.wanted = subscribed.into_iter().collect();
         }
         self.tick(now);
@@ -388,6 +389,7 @@ impl Listener {
         {
             peer.abandon_ask();
         }
+        peer.want_left_out(now);
         let needed = !peer.is_joined(TopicKey::Control) || !peer.wanted.is_empty();
         let possible = peer.link_up
             && peer.instance.is_some()

@@ -2,7 +2,7 @@
 //!
 //! Knows nothing of denials. What stays true: at most one hello and one ask are open.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use tollgate_shared::log_position::LogId;
 use tollgate_shared::time::Span;
@@ -21,6 +21,10 @@ pub(super) const SILENCE_MIN: Span = Span::from_millis(750);
 
 /// The listener never waits longer than this for a silent feed.
 pub(super) const SILENCE_MAX: Span = Span::from_secs(10);
+
+/// How long the listener waits before it asks again about a resource that an answer left out: at first, and at most.
+const LEFT_OUT_MIN: Span = Span::from_secs(1);
+const LEFT_OUT_MAX: Span = Span::from_secs(60);
 
 /// A question without an answer yet.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +85,8 @@ pub(super) struct Peer {
     ruled: Option<Vec<u32>>,
     /// Resources that are subscribed to and for which a snapshot is needed.
     pub(super) wanted: BTreeSet<ResourceId>,
+    /// Resources that its answers leave out, as the agent's token does not cover them: when to ask again, and the pause.
+    left_out: BTreeMap<ResourceId, (Mono, Span)>,
     pub(super) ask: Option<Ask>,
     /// Not before this instant: after an incomplete answer the next ask waits.
     pub(super) next_ask: Mono,
@@ -106,6 +112,7 @@ impl Peer {
             stated: HashMap::new(),
             ruled: None,
             wanted: BTreeSet::new(),
+            left_out: BTreeMap::new(),
             ask: None,
             next_ask: Mono::ZERO,
         }
@@ -125,6 +132,36 @@ impl Peer {
         if let Some(ask) = self.ask.take() {
             self.wanted.extend(ask.resources);
         }
+    }
+
+    /// A whole answer has left out a resource. It is asked for again, less and less often.
+    pub(super) fn leave_out(&mut self, resource: ResourceId, now: Mono) {
+        let known = self.left_out.get(&resource);
+        let pause = known.map_or(LEFT_OUT_MIN, |(_, pause)| {
+            Span::from_micros(pause.as_micros().saturating_mul(2)).min(LEFT_OUT_MAX)
+        });
+        self.left_out.insert(resource, (now.plus(pause), pause));
+    }
+
+    /// An answer has a resource.
+    pub(super) fn is_in(&mut self, resource: ResourceId) {
+        self.left_out.remove(&resource);
+    }
+
+    /// Wants the resources again whose time has come.
+    pub(super) fn want_left_out(&mut self, now: Mono) {
+        for (resource, (again, _)) in &mut self.left_out {
+            if *again <= now {
+                // Until the answer.
+                *again = Mono::MAX;
+                self.wanted.insert(*resource);
+            }
+        }
+    }
+
+    /// Another connection, perhaps with another token: all are wanted anew.
+    pub(super) fn forget_left_out(&mut self) {
+        self.left_out.clear();
     }
 
     pub(super) fn run(&mut self, topic: TopicKey) -> &mut Run {

@@ -248,9 +248,13 @@ impl Listener {
             let Some(peer) = self.peers.get_mut(index) else {
                 return;
             };
-            // A resource that is missing in the answer is asked for again, as is one whose answer is too old.
-            let sequence = ask.sequences.get(&resource.id);
-            if sequence.is_some_and(|sequence| peer.run(key).snapshot(*sequence)) {
+            let Some(sequence) = ask.sequences.get(&resource.id) else {
+                peer.leave_out(resource.id, now);
+                continue;
+            };
+            peer.is_in(resource.id);
+            // One whose answer is too old is asked for again.
+            if peer.run(key).snapshot(*sequence) {
                 peer.run(key).came(now);
                 peer.has_stated(resource.id, &snapshot.watermarks);
                 self.advance_topic(key, &snapshot.watermarks, &foreign, late, now);

@@ -23,8 +23,9 @@ use crate::stats::Counters;
 /// How long connecting may take, from the lookup of the name to READY.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// Connections of each kind, link and feed, to aggregators that the agent only learnt.
-const MET_MAX: usize = 64;
+/// Connections of each kind, link and feed, to aggregators that the agent only learnt: more than the largest fleet that
+/// deploy/SIZING.md plans has. Denials of those beyond do not arrive.
+const MET_MAX: usize = 256;
 
 /// Lookups of names at a time for connections of one kind to aggregators that the agent only learnt. Each occupies a
 /// thread of the service, and the system's resolver may take half a minute. Aggregators in the configuration have one
@@ -51,6 +52,7 @@ struct SlotLines {
     gone: LogLines,
     ended: LogLines,
     refused: LogLines,
+    full: LogLines,
 }
 
 impl Slots {
@@ -65,6 +67,7 @@ impl Slots {
                 gone: LogLines::default(),
                 ended: LogLines::default(),
                 refused: LogLines::once_in(REFUSED_EVERY),
+                full: LogLines::once_in(REFUSED_EVERY),
             }),
         }
     }
@@ -88,10 +91,19 @@ impl Slots {
 
     /// Waits for a slot, which is free again when the returned permit is dropped.
     pub(super) async fn take(&self) -> Option<OwnedSemaphorePermit> {
-        match &self.places {
-            Some(places) => Arc::clone(places).acquire_owned().await.ok(),
-            None => None,
+        let places = self.places.as_ref()?;
+        if let Ok(place) = Arc::clone(places).try_acquire_owned() {
+            return Some(place);
         }
+        Counters::add(&self.counters.members_not_followed, 1);
+        if let Some(unsaid) = self.lines.full.may() {
+            tracing::warn!(
+                unsaid,
+                "an aggregator waits for a connection: {MET_MAX} that other aggregators named have one; what only this one \
+                 rules is not limited here"
+            );
+        }
+        Arc::clone(places).acquire_owned().await.ok()
     }
 
     /// Counts and logs how a connection ended.
