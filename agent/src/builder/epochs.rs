@@ -5,9 +5,12 @@
 //! ```
 //!
 //! The successor presents the secret that it finds. So its predecessor's copies are given back at once instead of
-//! after `agent_timeout`. What stays true: the file is never half written, and only its owner can read it.
+//! after `agent_timeout`. An agent keeps its file locked while it lives: workers that share a file would end each
+//! other's epochs otherwise, again and again. What stays true: the file is never half written, and only its owner can
+//! read it; nobody presents the secret of an agent that lives.
 
-use std::io::{ErrorKind, Write as _};
+use std::fs::{File, TryLockError};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::Path;
 
 use tollgate_shared::epoch::{EpochSecret, SECRET_BYTES};
@@ -15,19 +18,45 @@ use tollgate_shared::file_mode::check_regular;
 
 use crate::error::BuildError;
 
+/// The result of taking a file over.
+#[derive(Debug, Default)]
+pub(super) struct Succession {
+    /// The predecessor's secret.
+    pub(super) before: Option<EpochSecret>,
+    /// The file, locked until this is dropped. `None`: it is another agent's, which lives.
+    pub(super) file: Option<File>,
+}
+
 /// Stores a secret for the successor, and returns the predecessor's. A file without a valid secret is treated as if
-/// there were no predecessor: then the aggregators free its copies after `agent_timeout`.
-pub(super) fn succeed(path: &Path, secret: EpochSecret) -> Result<Option<EpochSecret>, BuildError> {
+/// there were no predecessor: then the aggregators free its copies after `agent_timeout`. So is the file of an agent that
+/// lives, which is left alone.
+pub(super) fn succeed(path: &Path, secret: EpochSecret) -> Result<Succession, BuildError> {
     let fault = |source| BuildError::EpochFile {
         path: path.to_owned(),
         source,
     };
     check_regular(&std::fs::metadata(path)).map_err(fault)?;
-    let before = match std::fs::read(path) {
-        Ok(bytes) => read(&bytes),
+    // Locked until the next one is in its place.
+    let mut old = match File::open(path) {
+        Ok(file) => Some(file),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(fault(error)),
     };
+    let mut before = None;
+    if let Some(old) = &mut old {
+        // A file system without locks is used without.
+        if let Err(TryLockError::WouldBlock) = old.try_lock() {
+            tracing::warn!(
+                path = %path.display(),
+                "the epoch file is that of an agent that lives: expected a file for each agent. If this process is \
+                 killed, what it holds is free after agent_timeout"
+            );
+            return Ok(Succession::default());
+        }
+        let mut bytes = Vec::new();
+        old.read_to_end(&mut bytes).map_err(fault)?;
+        before = read(&bytes);
+    }
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     // A file that an earlier run left half written may be readable by others.
@@ -40,10 +69,14 @@ pub(super) fn succeed(path: &Path, secret: EpochSecret) -> Result<Option<EpochSe
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(&beside).map_err(fault)?;
+    // Nobody else has it.
+    let _ = file.try_lock();
     file.write_all(written(secret).as_bytes()).map_err(fault)?;
-    drop(file);
     std::fs::rename(&beside, path).map_err(fault)?;
-    Ok(before)
+    Ok(Succession {
+        before,
+        file: Some(file),
+    })
 }
 
 fn written(secret: EpochSecret) -> String {
@@ -80,15 +113,29 @@ mod tests {
         let name = format!("tollgate-epoch-{:032x}", rand::random::<u128>());
         let path = std::env::temp_dir().join(name);
         let [a, b, c, d] = [7, 0x0f, 9, 0xf0].map(|byte| EpochSecret::new([byte; SECRET_BYTES]));
-        assert_eq!(succeed(&path, a).unwrap(), None);
-        assert_eq!(succeed(&path, b).unwrap(), Some(a));
+        let before = |secret| succeed(&path, secret).unwrap().before;
+        assert_eq!(before(a), None);
+        assert_eq!(before(b), Some(a));
         std::fs::write(&path, "half").unwrap();
-        assert_eq!(succeed(&path, c).unwrap(), None);
-        assert_eq!(succeed(&path, d).unwrap(), Some(c));
+        assert_eq!(before(c), None);
+        assert_eq!(before(d), Some(c));
         std::fs::remove_file(&path).unwrap();
         assert!(succeed(&path.join("not-a-directory"), a).is_err());
         let fault = succeed(&std::env::temp_dir(), a).unwrap_err().to_string();
         assert!(fault.ends_with("not a regular file"), "{fault}");
+    }
+
+    #[test]
+    fn an_agent_that_lives_has_no_successor() {
+        let name = format!("tollgate-epoch-{:032x}", rand::random::<u128>());
+        let path = std::env::temp_dir().join(name);
+        let [a, b, c] = [1, 2, 3].map(|byte| EpochSecret::new([byte; SECRET_BYTES]));
+        let first = succeed(&path, a).unwrap();
+        let second = succeed(&path, b).unwrap();
+        assert_eq!((second.before, second.file.is_some()), (None, false));
+        drop(first);
+        assert_eq!(succeed(&path, c).unwrap().before, Some(a));
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[cfg(unix)]

@@ -75,19 +75,15 @@ impl AgentBuilder {
         self.check_kafka(&name)?;
         self.check_bounds()?;
         let credentials = self.credentials(&aggregators)?;
-        if let Some(path) = &self.key_file {
-            super::checks::check_key(path)?;
-        }
         let domain_key = self.domain_key_file.as_deref();
         let domain_key = domain_key.map(super::checks::read_domain_key).transpose()?;
         let runtime = runtime()?;
         let seed: u64 = rand::random();
         let secret = EpochSecret::new(rand::random());
-        let before = self
-            .epoch_file
-            .as_deref()
-            .map(|path| epochs::succeed(path, secret));
-        let secrets = (secret, before.transpose()?.flatten());
+        let epoch_file = self.epoch_file.as_deref();
+        let succession = epoch_file.map(|path| epochs::succeed(path, secret));
+        let succession = succession.transpose()?.unwrap_or_default();
+        let secrets = (secret, succession.before);
         let clock = Arc::new(Clock::of_the_machine());
         let mut shared = self.shared(clock, seed, Timer::Runtime(runtime.handle().clone()));
         shared.domain_key = domain_key;
@@ -117,7 +113,10 @@ impl AgentBuilder {
         let packer = self.packer(&shared);
         let work = (batch_receiver, notice_receiver);
         let run = driver.run(event_receiver, work, order_receiver, Arc::clone(&ending));
-        let net = threads.start("tollgate-net", move || run_on(&runtime, run));
+        let net = threads.start("tollgate-net", move || {
+            let _locked = succession.file;
+            run_on(&runtime, run);
+        });
         net.map_err(BuildError::Thread)?;
         let flusher = threads.start("tollgate-flush", {
             let (shared, ending) = (Arc::clone(&shared), Arc::clone(&ending));
