@@ -39,6 +39,9 @@ pub struct Flushed {
     pub dropped: u64,
 }
 
+/// A deadline later than any process lives for, where the caller states one that no clock has.
+const NEVER: Duration = Duration::from_secs(1 << 32);
+
 /// Whether the agent obeys denials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KillSwitch {
@@ -294,10 +297,11 @@ impl Agent {
     /// ```
     pub async fn shutdown(&self, deadline: Duration) -> Flushed {
         if let Some(orders) = &self.inner.orders {
+            let now = tokio::time::Instant::now();
+            let deadline = now.checked_add(deadline).unwrap_or(now + NEVER);
             self.inner.ending.ask_to_flush();
             self.inner.shared.clock.wake_timekeeper();
             let (done, wait) = oneshot::channel();
-            let deadline = tokio::time::Instant::now() + deadline;
             // Fails if the network thread has ended, or another call is shutting the agent down.
             let _ = orders.send(AgentOrder::Flush { deadline, done }).await;
             let _ = wait.await;

@@ -27,10 +27,13 @@ impl Timer {
     pub(crate) async fn sleep(&self, span: Span) {
         match self {
             Self::Runtime(handle) => {
-                let (over, wait) = oneshot::channel::<()>();
+                let (mut over, wait) = oneshot::channel::<()>();
                 handle.spawn(async move {
-                    tokio::time::sleep(span.to_std()).await;
-                    drop(over);
+                    tokio::select! {
+                        () = tokio::time::sleep(span.to_std()) => {}
+                        // Nobody waits any more.
+                        () = over.closed() => {}
+                    }
                 });
                 // It ends when the other half is dropped, after the time or with the runtime.
                 let _ = wait.await;

@@ -7,10 +7,12 @@
 //! ```
 //!
 //! Answers are small, `Copy` and borrow nothing, so they contain a number instead of a list. The list is kept as long
-//! as the process lives. What stays true: equal lists have one number, and there are at most [`LISTS_MAX`].
+//! as the process lives. What stays true: equal lists have one number, there are at most [`LISTS_MAX`], and nobody waits
+//! for the lists for long: a process may fork while another thread has locked them, and nobody unlocks them in the child.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock, TryLockError, TryLockResult};
 
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::public::Public;
@@ -46,6 +48,26 @@ static LISTS: RwLock<Lists> = RwLock::new(Lists {
     lists: Vec::new(),
 });
 
+/// How often a locked list is tried again, and others may run in between. It is locked for less than a microsecond.
+const TRIES: usize = 1_000;
+
+/// Whether that has been in vain: from then on, each caller tries once.
+static STUCK: AtomicBool = AtomicBool::new(false);
+
+/// Takes a lock, unless its holder does not give it back.
+fn locked<G>(take: impl Fn() -> TryLockResult<G>) -> Option<G> {
+    for _ in 0..TRIES {
+        match take() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if STUCK.load(Ordering::Relaxed) => return None,
+            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        }
+    }
+    STUCK.store(true, Ordering::Relaxed);
+    None
+}
+
 impl Policy {
     /// No known limits.
     pub(crate) const NONE: Self = Self(0);
@@ -73,7 +95,9 @@ impl Policy {
     }
 
     fn numbered(limits: Arc<[QuotaPolicy]>) -> Self {
-        let mut known = LISTS.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut known) = locked(|| LISTS.try_write()) else {
+            return Self::default();
+        };
         if let Some(number) = known.numbers.get(&limits) {
             return Self(*number);
         }
@@ -90,8 +114,7 @@ impl Policy {
     /// The limits; `None` if unknown.
     pub(crate) fn limits(self) -> Option<Arc<[QuotaPolicy]>> {
         let at = usize::try_from(self.0).ok()?.checked_sub(1)?;
-        let known = LISTS.read().unwrap_or_else(PoisonError::into_inner);
-        known.lists.get(at).cloned()
+        locked(|| LISTS.try_read())?.lists.get(at).cloned()
     }
 }
 
@@ -122,6 +145,18 @@ mod tests {
         let limits = limits.iter().flat_map(|limits| limits.iter());
         let windows_in = limits.map(|one| (one.name.clone(), one.quota, one.seconds));
         windows_in.collect()
+    }
+
+    #[test]
+    fn a_lock_that_nobody_gives_back_is_not_waited_for() {
+        let lock = RwLock::new(7);
+        assert_eq!(locked(|| lock.try_read()).as_deref(), Some(&7));
+        let forgotten = lock.write();
+        assert!(locked(|| lock.try_read()).is_none());
+        assert!(locked(|| lock.try_write()).is_none());
+        drop(forgotten);
+        assert_eq!(locked(|| lock.try_write()).as_deref(), Some(&7));
+        STUCK.store(false, Ordering::Relaxed);
     }
 
     #[test]

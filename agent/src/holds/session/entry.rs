@@ -160,6 +160,13 @@ impl HeldResource {
         }
     }
 
+    /// Log positions of statuses cannot be compared with those of the log that follows.
+    pub(super) fn forget_positions(&mut self) {
+        for (position, _) in self.holds.values_mut().flat_map(|kept| &mut kept.status) {
+            *position = LogPosition::default();
+        }
+    }
+
     /// A hold in use counts, by its newest status. Returns its standing.
     pub(super) fn counts(&mut self, number: u64) -> Option<HoldStanding> {
         self.holds.get_mut(&number)?.in_doubt = false;

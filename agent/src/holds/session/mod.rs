@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tollgate_shared::log_position::{LogId, LogPosition};
+use tollgate_shared::log_position::LogId;
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::heartbeat::HeartbeatHead;
@@ -291,7 +291,7 @@ impl HoldSession {
         self.heal(partition, now);
     }
 
-    /// Sets the number of partitions, and moves waiting operations to their partitions.
+    /// Sets the number of partitions, and moves waiting operations to their partitions. These are those of another log.
     pub(crate) fn set_partitions(&mut self, partitions: u32, now: Mono) {
         if partitions == 0 || partitions == self.partitions {
             return;
@@ -301,6 +301,7 @@ impl HoldSession {
         for held in self.held.values_mut() {
             held.partition = partition_of_resource(&held.resource.name, partitions);
             held.list_wanted = true;
+            held.forget_positions();
             held.doubt(now);
             let queue = self.queues.entry(held.partition).or_default();
             (queue.owed, queue.heartbeat_at) = (self.origin.replaces.is_some(), Some(now));
@@ -327,9 +328,7 @@ impl HoldSession {
         for partition in changed {
             let held = self.held.values_mut();
             for held in held.filter(|held| held.partition == partition) {
-                for (position, _) in held.holds.values_mut().flat_map(|kept| &mut kept.status) {
-                    *position = LogPosition::default();
-                }
+                held.forget_positions();
                 held.doubt(now);
             }
             self.heal(partition, now);
