@@ -33,7 +33,6 @@ pub struct AgentBuilder {
     kafka_topic_prefix: String,
     kafka_properties: Vec<(String, String)>,
     kafka_properties_file: Option<PathBuf>,
-    key_file: Option<PathBuf>,
     domain_key_file: Option<PathBuf>,
     security: Security,
     kill_switch: bool,
@@ -70,7 +69,6 @@ impl Default for AgentBuilder {
             kafka_topic_prefix: "tollgate".to_owned(),
             kafka_properties: Vec::new(),
             kafka_properties_file: None,
-            key_file: None,
             domain_key_file: None,
             security: Security::default(),
             kill_switch: false,
@@ -199,18 +197,6 @@ impl AgentBuilder {
         self
     }
 
-    /// The file with the fleet's key. No build uses it yet; it is only checked. [`Self::tls_ca_file`] and
-    /// [`Self::token_file`] protect the connections to aggregators.
-    ///
-    /// ```
-    /// # use tollgate_agent::Agent;
-    /// let builder = Agent::builder().key_file("/etc/tollgate/fleet.key");
-    /// ```
-    pub fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.key_file = Some(path.into());
-        self
-    }
-
     /// The file with the fleet's domain key. With it, the agent replaces every domain by a keyed hash before
     /// recording it, so that no domain's name is in the log, on the network or in an aggregator. All agents of a
     /// fleet need the same key; otherwise a domain is limited once for each key. A call takes some hundred
@@ -331,7 +317,8 @@ impl AgentBuilder {
 
     /// The file in which this agent stores its epoch for its successor, and finds its predecessor's at its start.
     /// Copies that the predecessor still held when it died are then given back as soon as this agent uses the
-    /// resource, instead of after `agent_timeout`. One file for each agent, never shared.
+    /// resource, instead of after `agent_timeout`. One file for each agent: it is locked while the agent lives, and another agent
+    /// with the same file, as of a forked process, does without.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -391,8 +378,8 @@ impl AgentBuilder {
     }
 
     /// Settings from the environment: `TOLLGATE_AGGREGATORS` (separated by commas), `TOLLGATE_KAFKA`,
-    /// `TOLLGATE_KAFKA_PROPERTIES_FILE`, `TOLLGATE_KEY_FILE`, `TOLLGATE_AGENT_NAME`, `TOLLGATE_KILL_SWITCH` (`on` or
-    /// `off`), `TOLLGATE_EPOCH_FILE`, `TOLLGATE_DOMAIN_KEY_FILE`, `TOLLGATE_TLS_CA_FILE`, `TOLLGATE_TLS_SERVER_NAME`,
+    /// `TOLLGATE_KAFKA_PROPERTIES_FILE`, `TOLLGATE_AGENT_NAME`, `TOLLGATE_KILL_SWITCH` (`on` or `off`), `TOLLGATE_EPOCH_FILE`,
+    /// `TOLLGATE_DOMAIN_KEY_FILE`, `TOLLGATE_TLS_CA_FILE`, `TOLLGATE_TLS_SERVER_NAME`,
     /// `TOLLGATE_TLS_CERT_FILE`, `TOLLGATE_TLS_KEY_FILE`, `TOLLGATE_TOKEN_FILE`, `TOLLGATE_INSECURE`
     /// (`trusted-network`). A variable that is unset or empty keeps its default.
     ///
@@ -431,9 +418,6 @@ impl AgentBuilder {
         builder.kafka = text("TOLLGATE_KAFKA")?;
         builder.name = text("TOLLGATE_AGENT_NAME")?;
         builder.kafka_properties_file = variable("TOLLGATE_KAFKA_PROPERTIES_FILE")
-            .filter(|path| !path.is_empty())
-            .map(PathBuf::from);
-        builder.key_file = variable("TOLLGATE_KEY_FILE")
             .filter(|path| !path.is_empty())
             .map(PathBuf::from);
         builder.domain_key_file = variable("TOLLGATE_DOMAIN_KEY_FILE")

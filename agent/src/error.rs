@@ -57,22 +57,6 @@ pub enum BuildError {
         /// What is wrong with the line.
         fault: PropertiesFault,
     },
-    /// The key file cannot be read.
-    #[error("key file {}: {source}", path.display())]
-    KeyFile {
-        /// Where the agent looked for it.
-        path: PathBuf,
-        /// The operating system's error.
-        source: std::io::Error,
-    },
-    /// The key file is too short or too long.
-    #[error("key file {}: has {bytes} bytes, expected 16 to 4096", path.display())]
-    KeyLength {
-        /// The file.
-        path: PathBuf,
-        /// The file's length.
-        bytes: usize,
-    },
     /// The domain key cannot be used.
     #[error("domain key {}: {fault}", path.display())]
     DomainKey {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tollgate_agent::{Agent, AgentBuilder};
 
 /// The names, as `tollgate.h` lists them.
-pub(crate) const NAMES: [&str; 23] = [
+pub(crate) const NAMES: [&str; 22] = [
     "aggregators",
     "denials_max",
     "domain_key_file",
@@ -22,7 +22,6 @@ pub(crate) const NAMES: [&str; 23] = [
     "kafka",
     "kafka_properties_file",
     "kafka_topic_prefix",
-    "key_file",
     "kill_switch",
     "log",
     "name",
@@ -171,7 +170,6 @@ fn with(builder: AgentBuilder, name: &str, value: &str) -> Result<AgentBuilder, 
         "kafka" => builder.kafka(value),
         "kafka_properties_file" => builder.kafka_properties_file(value),
         "kafka_topic_prefix" => builder.kafka_topic_prefix(value),
-        "key_file" => builder.key_file(value),
         "kill_switch" => match value {
             "on" => builder.kill_switch_on(),
             "off" => builder,

@@ -140,22 +140,6 @@ impl AgentBuilder {
     }
 }
 
-pub(super) fn check_key(path: &Path) -> Result<(), BuildError> {
-    let unread = |source| BuildError::KeyFile {
-        path: path.to_owned(),
-        source,
-    };
-    check_regular(&std::fs::metadata(path)).map_err(unread)?;
-    let key = std::fs::read(path).map_err(unread)?;
-    if !(16..=4_096).contains(&key.len()) {
-        return Err(BuildError::KeyLength {
-            path: path.to_owned(),
-            bytes: key.len(),
-        });
-    }
-    Ok(())
-}
-
 /// The bytes of a file that other users must not be able to read.
 fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
     check_regular(&std::fs::metadata(path))?;
@@ -287,10 +271,6 @@ mod tests {
                 "TOLLGATE_KILL_SWITCH=\"maybe\": expected `on` or `off`",
             ),
             (
-                ("TOLLGATE_KEY_FILE", "/nowhere/key"),
-                "key file /nowhere/key: No such file or directory (os error 2)",
-            ),
-            (
                 ("TOLLGATE_DOMAIN_KEY_FILE", "/nowhere/key"),
                 "domain key /nowhere/key: No such file or directory (os error 2)",
             ),
@@ -321,7 +301,6 @@ mod tests {
         assert!(made.expect("mkfifo").success());
         let path = pipe.display().to_string();
         for (variable, setting) in [
-            ("TOLLGATE_KEY_FILE", "key file"),
             ("TOLLGATE_DOMAIN_KEY_FILE", "domain key"),
             ("TOLLGATE_KAFKA_PROPERTIES_FILE", "kafka properties"),
         ] {

@@ -52,12 +52,10 @@ impl AgentArgs {
                 source,
             },
             // As of all other commands: see `reach::open`.
-            BuildError::Tls(_) | BuildError::KeyFile { .. } | BuildError::DomainKeyFile { .. } => {
-                Failure::Log {
-                    exit: Exit::NoInput,
-                    text: format!("{command}: {error}"),
-                }
-            }
+            BuildError::Tls(_) | BuildError::DomainKeyFile { .. } => Failure::Log {
+                exit: Exit::NoInput,
+                text: format!("{command}: {error}"),
+            },
             error => Failure::Usage(format!("{command}: {error}")),
         };
         let mut builder = match self.aggregator.is_empty() {

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 
 use clap::CommandFactory as _;
 use clap::builder::Resettable;
-use tollgate_server::config::{OPTIONS, most_like, variable};
+use tollgate_server::config::{OPTIONS, PROPERTIES, most_like, variable};
 
 use super::Cli;
 use crate::exit::Failure;
@@ -17,14 +17,13 @@ use crate::exit::Failure;
 const PREFIX: &str = "TOLLGATE_";
 
 /// What only agents read (`AgentBuilder::from_env`), and what no flag sets.
-const OF_AGENTS: [&str; 8] = [
+const OF_AGENTS: [&str; 7] = [
     "TOLLGATE_AGENT_NAME",
     "TOLLGATE_AGGREGATORS",
     "TOLLGATE_EPOCH_FILE",
     "TOLLGATE_INSECURE",
     "TOLLGATE_KAFKA",
     "TOLLGATE_KAFKA_PROPERTIES_FILE",
-    "TOLLGATE_KEY_FILE",
     "TOLLGATE_KILL_SWITCH",
 ];
 
@@ -82,7 +81,8 @@ fn end(name: &str) -> &str {
 }
 
 fn settings() -> BTreeSet<String> {
-    let mut known: BTreeSet<String> = OPTIONS.iter().map(|path| variable(path)).collect();
+    let from_variables = OPTIONS.iter().filter(|path| **path != PROPERTIES);
+    let mut known: BTreeSet<String> = from_variables.map(|path| variable(path)).collect();
     known.extend(OF_AGENTS.map(str::to_owned));
     with_flags_of(&Cli::command(), &mut known);
     known

@@ -10,7 +10,6 @@ class Agent:
         aggregators: Optional[List[str]] = None,
         *,
         name: Optional[str] = None,
-        key_file: Optional[str] = None,
         domain_key_file: Optional[str] = None,
         tls_ca_file: Optional[str] = None,
         tls_server_name: Optional[str] = None,

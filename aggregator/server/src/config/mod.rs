@@ -24,7 +24,7 @@ use std::time::Duration;
 
 pub use fault::{FaultKind, OptionFault, OptionFaults, most_like};
 pub use listen::{Listen, Security, TlsFiles};
-pub use source::{Given, OPTIONS, from_environment, variable};
+pub use source::{Given, OPTIONS, PROPERTIES, from_environment, variable};
 
 use crate::edge::Bounds;
 use hosts::has_port;

@@ -78,7 +78,8 @@ const RENAMED: [(&str, &str); 2] = [
     ("security.admin_token_file", "`security.tokens_file`"),
 ];
 
-const PROPERTIES: &str = "kafka.properties";
+/// The option that only files set: it has as many values as there are properties of the client.
+pub const PROPERTIES: &str = "kafka.properties";
 
 /// An option that was given beside the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
