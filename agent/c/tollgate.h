@@ -35,7 +35,10 @@
  * The parent continues as before.
  *
  * Text is UTF-8. Domains are passed with their length; the empty domain is a domain like any other. Bytes of a domain
- * that are not UTF-8 count as U+FFFD, as everywhere in Tollgate: a client that may choose the bytes gets no call free.
+ * that are not UTF-8 count as U+FFFD, as everywhere in Tollgate, and a domain above 1 MiB counts as its first MiB: a
+ * client that may choose the bytes gets no call free.
+ *
+ * Signals. The agent's threads block SIGPIPE, so that a connection which an aggregator closes does not end the host.
  */
 #ifndef TOLLGATE_H
 #define TOLLGATE_H
@@ -123,7 +126,6 @@ size_t tg_last_error(char *buffer, size_t capacity);
  *
  *   aggregators          host:port, several separated by commas; default 127.0.0.1:7401
  *   name                 the agent's name; default: host and process
- *   key_file             the fleet's key
  *   domain_key_file      domains leave this process as keyed hashes
  *   epoch_file           the file by which this agent's successor gives its copies back
  *   kill_switch          on: denials are ignored

@@ -13,7 +13,7 @@ use crate::faults::CallFault;
 use crate::handles::{HandleTable, Handled};
 use crate::settings::ParsedSettings;
 use crate::targets::{HandleTarget, TargetKind};
-use crate::{counters, forks, lines};
+use crate::{abi, counters, forks, lines};
 
 static HANDLES: HandleTable<HandleTarget> = HandleTable::new();
 
@@ -29,7 +29,10 @@ pub(crate) fn open(settings: Option<&str>) -> Result<u64, CallFault> {
     let builder = settings.builder;
     // On a thread of its own: after a fork, the forking thread's random numbers continue in the child as in the
     // parent, so an agent made there would draw the same secret as its siblings.
-    let thread = std::thread::Builder::new().spawn(move || builder.build());
+    let thread = std::thread::Builder::new().spawn(move || {
+        abi::block_sigpipe();
+        builder.build()
+    });
     let built = thread.map_err(CallFault::NoThread)?.join();
     let agent = built.map_err(|_| CallFault::Panicked)??;
     keep(TargetKind::Agent(agent))

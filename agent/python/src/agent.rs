@@ -51,14 +51,13 @@ impl PyAgent {
     /// Aggregators on other machines need tls_ca_file, and mostly token_file. `log="stderr"` prints the agent's
     /// warnings.
     #[new]
-    #[pyo3(signature = (aggregators=None, *, name=None, key_file=None, domain_key_file=None, tls_ca_file=None,
-        tls_server_name=None, tls_identity=None, token_file=None, trust_network=false, log=None))]
+    #[pyo3(signature = (aggregators=None, *, name=None, domain_key_file=None, tls_ca_file=None, tls_server_name=None,
+        tls_identity=None, token_file=None, trust_network=false, log=None))]
     #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
     fn new(
         py: Python<'_>,
         aggregators: Option<Vec<String>>,
         name: Option<String>,
-        key_file: Option<String>,
         domain_key_file: Option<String>,
         tls_ca_file: Option<String>,
         tls_server_name: Option<String>,
@@ -77,7 +76,6 @@ impl PyAgent {
             name,
             aggregators: aggregators.unwrap_or_default(),
             domain_key_file,
-            key_file,
             tls_ca_file,
             tls_server_name,
             tls_identity,
@@ -151,6 +149,7 @@ impl PyAgent {
             return Ok((0, 0));
         };
         let flushed = py.detach(|| block_on(inner.shutdown(timeout)))?;
+        self.process.borrow_mut(py).ended = true;
         opened(py)?.call_method1("discard", (self.process.clone_ref(py),))?;
         Ok((flushed.sent, flushed.dropped))
     }

@@ -14,28 +14,29 @@ mod numbers;
 mod process;
 mod rate;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 
-/// How many forks lie between this process and the one that loaded the module.
+/// How many forks lie between this process and the one that made the first agent.
 static FORKS: AtomicU64 = AtomicU64::new(0);
-
-/// The interpreter calls this in the child of a fork.
-#[pyfunction]
-fn after_fork() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
-}
 
 fn forks() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
 
+/// Counts forks from now on. Not by `os.register_at_fork`: uWSGI, for one, forks without the interpreter.
+fn watch_forks() {
+    static WATCHING: AtomicBool = AtomicBool::new(false);
+    extern "C" fn in_child() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+    }
+    tollgate_forks::watch(&WATCHING, in_child);
+}
+
 /// The classes.
 #[pymodule]
 mod _tollgate {
-    #[pymodule_export]
-    use super::after_fork;
     #[pymodule_export]
     use super::agent::PyAgent;
     #[pymodule_export]

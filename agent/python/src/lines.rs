@@ -1,7 +1,8 @@
 //! The agent's warnings and errors on standard error, for services that ask for them.
 //!
 //! Each line is one write, without the lock of standard error: another thread may hold it during a fork, and then no
-//! thread of the child would ever release it. What stays true: a service that has not asked gets no lines.
+//! thread of the child would ever release it. What stays true: a service that has not asked gets no lines, but for one in
+//! a child that has no agent.
 
 use std::io;
 
@@ -17,6 +18,12 @@ impl io::Write for Stderr {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Prints a line, whether or not the service has asked for lines.
+pub(crate) fn print(line: &str) {
+    // Standard error may be closed.
+    let _ = rustix::io::write(io::stderr(), format!("{line}\n").as_bytes());
 }
 
 /// Prints them from now on, for all agents of the process.

@@ -3,13 +3,14 @@
 //! What stays true: the child of a fork neither uses nor ends anything of its parent's agent.
 
 use std::collections::BTreeSet;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use tollgate_agent as agent;
 
-use crate::forks;
+use crate::{forks, lines, watch_forks};
 
 /// An agent's settings, kept for another agent after a fork.
 #[derive(Clone, Default)]
@@ -18,7 +19,6 @@ pub(crate) struct AgentSettings {
     pub name: Option<String>,
     pub aggregators: Vec<String>,
     pub domain_key_file: Option<String>,
-    pub key_file: Option<String>,
     pub tls_ca_file: Option<String>,
     pub tls_server_name: Option<String>,
     /// The agent's own certificate, and its key.
@@ -42,9 +42,6 @@ impl AgentSettings {
         if let Some(path) = &self.domain_key_file {
             builder = builder.domain_key_file(path);
         }
-        if let Some(path) = &self.key_file {
-            builder = builder.key_file(path);
-        }
         if let Some(path) = &self.tls_ca_file {
             builder = builder.tls_ca_file(path);
         }
@@ -67,13 +64,25 @@ impl AgentSettings {
     /// parent, so an agent made there would draw the same secret as its siblings.
     fn build_apart(&self) -> PyResult<agent::Agent> {
         let settings = self.clone();
-        let made = std::thread::spawn(move || settings.build()).join();
-        match made {
-            Ok(made) => made.map_err(|error| PyValueError::new_err(error.to_string())),
-            Err(_) => Err(PyRuntimeError::new_err("the agent could not be created")),
+        let made = std::thread::Builder::new().spawn(move || settings.build());
+        match made.map(JoinHandle::join) {
+            Ok(Ok(made)) => made.map_err(|error| PyValueError::new_err(error.to_string())),
+            Ok(Err(_)) => Err(PyRuntimeError::new_err("the agent could not be created")),
+            Err(error) => Err(PyRuntimeError::new_err(format!("the agent: {error}"))),
+        }
+    }
+
+    /// Settings of an agent that reaches no aggregator, so that it lets every call through.
+    fn unreachable() -> Self {
+        Self {
+            aggregators: vec![NOWHERE.to_owned()],
+            ..Self::default()
         }
     }
 }
+
+/// A port of this machine at which nothing listens.
+const NOWHERE: &str = "127.0.0.1:1";
 
 /// The agent, and the process in which it was made. A class, so that it is only borrowed under the interpreter's
 /// lock; `tollgate._exit` keeps all of them until they are shut down.
@@ -82,6 +91,8 @@ pub(crate) struct ProcessAgent {
     pub settings: AgentSettings,
     pub inner: Option<agent::Agent>,
     pub forks: u64,
+    /// Whether it was shut down: then the child of a fork makes no other one.
+    pub ended: bool,
     /// The resources whose handles were taken. The child's agent takes them again, so that it learns their limits before
     /// the first call, and `ready` waits for them.
     taken: BTreeSet<(ResourceKind, String)>,
@@ -99,11 +110,13 @@ const TAKEN_MAX: usize = 1_024;
 
 impl ProcessAgent {
     pub fn new(settings: AgentSettings) -> PyResult<Self> {
+        watch_forks();
         let inner = settings.build_apart()?;
         Ok(Self {
             settings,
             inner: Some(inner),
             forks: forks(),
+            ended: false,
             taken: BTreeSet::new(),
         })
     }
@@ -125,10 +138,13 @@ impl ProcessAgent {
 
     /// This process's agent.
     pub fn current(&mut self) -> PyResult<&agent::Agent> {
-        if self.forks != forks() || self.inner.is_none() {
+        if self.forks != forks() && !self.ended {
+            let inner = match self.settings.build_apart() {
+                Ok(inner) => inner,
+                Err(fault) => stand_in(&fault)?,
+            };
             // The parent's agent has no threads here, and dropping it would wait for them.
             std::mem::forget(self.inner.take());
-            let inner = self.settings.build_apart()?;
             for (kind, resource) in &self.taken {
                 match kind {
                     ResourceKind::Rate => drop(inner.rate(resource)),
@@ -136,8 +152,8 @@ impl ProcessAgent {
                 }
             }
             self.inner = Some(inner);
-            self.forks = forks();
         }
+        self.forks = forks();
         let inner = self.inner.as_ref();
         inner.ok_or_else(|| PyRuntimeError::new_err("the agent has ended"))
     }
@@ -154,6 +170,16 @@ impl ProcessAgent {
         py.detach(|| block_on(inner.shutdown(timeout)))?;
         Ok(())
     }
+}
+
+/// An agent in place of that of a child whose settings cannot be used any more: a worker that has another user than the
+/// process in which the settings were read may not read the token. A call is no place for that fault, which would answer
+/// every request with an error, so it is printed, once in a process.
+fn stand_in(fault: &PyErr) -> PyResult<agent::Agent> {
+    lines::print(&format!(
+        "tollgate: after a fork this process reaches no aggregator, and lets calls through: {fault}"
+    ));
+    AgentSettings::unreachable().build_apart()
 }
 
 pub(crate) fn block_on<F: Future>(future: F) -> PyResult<F::Output> {

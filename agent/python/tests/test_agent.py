@@ -1,5 +1,6 @@
 """The agent against a real aggregator."""
 
+import ctypes
 import json
 import os
 import re
@@ -195,6 +196,49 @@ def test_a_child_has_an_agent_of_its_own(agent):
     assert agent.copies("api.exports").held("acme") == 1
     # The parent continues, and knows what its children used.
     denied(search, "forked")
+
+
+def in_child(run, fork=os.fork):
+    """What a function returns in a forked child."""
+    reader, writer = os.pipe()
+    child = fork()
+    if child == 0:
+        try:
+            os.write(writer, repr(run()).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        text = answer.read()
+    assert os.waitpid(child, 0)[1] == 0
+    return text
+
+
+def test_a_fork_without_the_interpreter_is_noticed(agent):
+    # As uWSGI forks: no function of os.register_at_fork is called.
+    fork = ctypes.PyDLL(None).fork
+    search = agent.rate("api.search")
+    denied(search, "forked apart")
+    answer = in_child(lambda: (agent.ready(10), denied(search, "forked apart").status), fork)
+    assert answer == "(True, 429)"
+
+
+def test_a_child_that_may_not_read_its_settings_lets_calls_through(aggregator, tmp_path):
+    key = tmp_path / "domain.key"
+    key.write_text("ab" * 32)
+    key.chmod(0o600)
+    agent = tollgate.Agent([aggregator], domain_key_file=str(key))
+    search, exports = agent.rate("api.search"), agent.copies("api.exports")
+    assert agent.ready(10)
+    key.unlink()
+
+    def calls():
+        answers = [search.hit("acme") for _ in range(20)] + [exports.reserve("acme", 9)]
+        return all(answers), answers[0].blind, agent.ready(0.01), agent.stats()["welcomes"]
+
+    assert in_child(calls) == "(True, True, False, 0.0)"
+    agent.shutdown()
+    assert in_child(lambda: bool(search.hit("acme"))) == "True"
 
 
 def test_a_child_waits_for_the_limits_of_its_handles(agent):

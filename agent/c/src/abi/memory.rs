@@ -10,8 +10,11 @@ use std::mem::MaybeUninit;
 use crate::answers::TgAnswer;
 use crate::faults::CallFault;
 
-/// The longest domain that is read: a greater length is a mistake of the caller.
+/// Bytes of a domain that are read. A longer one counts as these: who may choose its bytes gets no call free.
 const DOMAIN_MAX: usize = 1 << 20;
+
+/// The greatest length of anything in memory: a greater one is a mistake of the caller.
+const LEN_MAX: usize = isize::MAX as usize;
 
 /// A domain of `len` bytes, with U+FFFD in place of those that are not UTF-8: who may choose a domain's bytes could
 /// otherwise choose to have no limit. An empty one may be null, as in Go.
@@ -31,10 +34,11 @@ pub(super) unsafe fn domain<'a>(
     if domain.is_null() {
         return Err(CallFault::Pointer { what });
     }
-    if DOMAIN_MAX < len {
-        let max = DOMAIN_MAX;
+    if LEN_MAX < len {
+        let max = LEN_MAX;
         return Err(CallFault::TooLong { what, len, max });
     }
+    let len = len.min(DOMAIN_MAX);
     // SAFETY: not null; `len` bytes can be read and stay as they are, by this function's contract; bytes need no
     // alignment; and `len` is far below `isize::MAX`.
     let bytes = unsafe { std::slice::from_raw_parts(domain.cast::<u8>(), len) };

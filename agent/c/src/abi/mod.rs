@@ -10,7 +10,7 @@ mod memory;
 
 use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::answers::{ALLOWED, CallOutcome, NOT_YET};
@@ -408,21 +408,27 @@ const fn milliseconds(timeout_ms: u32) -> Duration {
     Duration::from_millis(timeout_ms as u64)
 }
 
-/// Registers a function that counts forks, from now on.
+/// Counts forks from now on. The shared library is never unloaded (see build.rs).
 fn watch_forks() {
     static WATCHING: AtomicBool = AtomicBool::new(false);
-    unsafe extern "C" fn in_child() {
+    extern "C" fn in_child() {
         forks::note_fork();
     }
-    // Two threads that open their first agents at once may both register it. Then each fork counts twice, which does
-    // no harm; a lock here could stay locked for ever in a child.
-    if !WATCHING.load(Ordering::Acquire) {
-        // SAFETY: the function takes nothing and writes to atomics, which is allowed after a fork. It stays in
-        // memory: the shared library is never unloaded (see build.rs), and if a library that has linked the static
-        // one is unloaded, glibc removes its function from the list.
-        let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        WATCHING.store(failed == 0, Ordering::Release);
+    tollgate_forks::watch(&WATCHING, in_child);
+}
+
+/// Blocks SIGPIPE in this thread and those that it starts: a connection that an aggregator has closed would end the
+/// host otherwise, unless the host ignores the signal, as programs in Rust do. Writing fails with an error then.
+pub(crate) fn block_sigpipe() {
+    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the place is for a set, which the function fills.
+    if unsafe { libc::sigemptyset(set.as_mut_ptr()) } != 0 {
+        return;
     }
+    // SAFETY: the set was filled above, and the signal exists.
+    unsafe { libc::sigaddset(set.as_mut_ptr(), libc::SIGPIPE) };
+    // SAFETY: the set was filled above; the mask before it is not wanted.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
 }
 
 #[cfg(test)]

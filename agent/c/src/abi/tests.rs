@@ -3,7 +3,8 @@
 use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use super::*;
 
@@ -329,6 +330,59 @@ fn texts_are_read_as_passed() {
     // SAFETY: eight bytes of sixteen, if they were aligned.
     let place = unsafe { memory::place("handle", odd) };
     assert!(place.is_err(), "not aligned");
+}
+
+#[test]
+fn a_long_domain_counts_by_its_beginning() {
+    let mut bytes = vec![b'a'; 1 << 20];
+    let shortest = bytes.len();
+    bytes.extend(b"beyond");
+    let read = |len| {
+        // SAFETY: the list has as many bytes, or the length is refused.
+        let domain = unsafe { memory::domain(bytes.as_ptr().cast(), len) };
+        domain.map(|domain| domain.len())
+    };
+    assert_eq!(read(shortest).ok(), Some(shortest));
+    assert_eq!(read(bytes.len()).ok(), Some(shortest));
+    let fault = read(usize::MAX).expect_err("no memory has so much");
+    assert!(matches!(fault, CallFault::TooLong { .. }), "{fault}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+#[cfg_attr(miri, ignore = "opens sockets")]
+fn the_threads_of_an_agent_block_sigpipe() {
+    let agent = open();
+    // A thread has its name only once it runs.
+    let end = Instant::now() + Duration::from_secs(20);
+    while of_agents().len() < 2 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let threads = of_agents();
+    assert!(2 <= threads.len(), "{threads:?}");
+    for (name, blocked) in threads {
+        assert_ne!(blocked & 1 << (libc::SIGPIPE - 1), 0, "{name}");
+    }
+    tg_close(agent, 1_000);
+}
+
+/// The threads of agents in this process, each with the signals that it blocks.
+#[cfg(target_os = "linux")]
+fn of_agents() -> Vec<(String, u64)> {
+    let mut found = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task").unwrap() {
+        let read = |name: &str| std::fs::read_to_string(task.as_ref().unwrap().path().join(name));
+        // A thread of another test may have ended.
+        let (Ok(name), Ok(status)) = (read("comm"), read("status")) else {
+            continue;
+        };
+        if name.starts_with("tollgate-") {
+            let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+            let blocked = u64::from_str_radix(blocked.unwrap().trim(), 16).unwrap();
+            found.push((name, blocked));
+        }
+    }
+    found
 }
 
 #[test]
