@@ -76,7 +76,7 @@ impl OperatorLines {
         }
     }
 
-    /// Logs that a batch of an agent was refused, within the caller's span.
+    /// Logs that a batch of an agent, or a question, was refused, within the caller's span.
     pub(crate) fn refused(
         &self,
         agent: Option<&str>,
@@ -85,7 +85,7 @@ impl OperatorLines {
     ) {
         if let Some(unsaid) = self.may(Instant::now()) {
             let agent = agent.map(excerpt).map(tracing::field::display);
-            tracing::warn!(agent, reason, unsaid, "refused a batch: {why}");
+            tracing::warn!(agent, reason, unsaid, "refused: {why}");
         }
     }
 

@@ -58,7 +58,7 @@ pub struct Edge {
     pub agents: PortCounters,
     /// Connections to the feed.
     pub feed: PortCounters,
-    /// Times that accepting paused, for want of descriptors.
+    /// Times that accepting paused, for want of descriptors or at `listen.connections_max`.
     pub paused: AtomicU64,
     /// Bytes that wait for all connections.
     pub queued: ConnectionTotal,

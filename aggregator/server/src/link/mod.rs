@@ -8,6 +8,7 @@
 //! agent repeats by its own rules what was lost with its connection; a connection that sends anything else than
 //! hello, append and ask of one agent ends.
 
+mod conversation;
 mod fault;
 mod flights;
 mod session;

@@ -18,6 +18,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tollgate_shared::descriptors::rules_of_resource;
 use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::{Span, Timestamp};
@@ -52,6 +53,13 @@ pub const BATCH_BYTES_MAX: usize = 128 * 1024;
 pub enum Admitted {
     /// Pass it to the core.
     Request(Request),
+    /// The same without the resources that the connection's token does not cover.
+    InPart {
+        /// What is left of it.
+        request: Request,
+        /// The first name that was left out, for the operator.
+        fault: BatchFault,
+    },
     /// Answer it at once: it does not go to the log.
     Refused {
         /// The answer.
@@ -127,9 +135,17 @@ impl Session {
             Ok(FromAgent::Ask { nonce, resources }) if resources.len() <= ASK_RESOURCES_MAX => {
                 // An agent gets no answer about resources outside its token: it is blind there, and lets calls
                 // through.
-                let allowed = resources.into_iter().filter(|name| self.allows(name));
-                let resources = allowed.map(Into::into).collect();
-                Admitted::Request(Request::Ask { nonce, resources })
+                let (allowed, outside): (Vec<&str>, Vec<&str>) =
+                    resources.into_iter().partition(|name| self.may_ask(name));
+                let resources = allowed.into_iter().map(Into::into).collect();
+                let request = Request::Ask { nonce, resources };
+                match outside.first() {
+                    None => Admitted::Request(request),
+                    Some(name) => Admitted::InPart {
+                        request,
+                        fault: BatchFault::Namespace((*name).into()),
+                    },
+                }
             }
             Ok(FromAgent::Append {
                 id,
@@ -163,6 +179,11 @@ impl Session {
     fn allows(&self, resource: &str) -> bool {
         let grant = self.grant.as_ref();
         grant.is_none_or(|grant| grant.allows_resource(resource))
+    }
+
+    /// Whether a connection may ask for a resource. Rules of descriptors count as of the namespace of their own domain.
+    fn may_ask(&self, name: &str) -> bool {
+        self.allows(rules_of_resource(name).unwrap_or(name))
     }
 
     fn check_resources(&self, resources: &[&str]) -> Result<(), BatchFault> {

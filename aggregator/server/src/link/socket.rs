@@ -1,31 +1,26 @@
 //! The link's port: passes agents' messages to the core, and the core's answers to agents.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::{IpAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use tollgate_shared::wire::Writer;
-use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::Answered;
-use tollgate_zmtp::{Event as PeerEvent, PeerLimits, SocketType, message};
+use tollgate_zmtp::message;
 
+use super::RefusedBatches;
+use super::conversation::AgentConversation;
 use super::flights::{FlightBounds, Flights, Whose};
-use super::{Admitted, RefusedBatches, Session, encode};
 use crate::core::event::{AgentRoom, Event, Peer, Request};
-use crate::edge::bounds::{ANSWERS_BYTES, LINK_LIMITS};
-use crate::edge::{Bounds, Connection, Conversation, Edge, Ended, Port, PortCounters, Queued};
-use crate::security::{Access, AccessRefused, GrantScope, PortKind, TokenGrant};
-use tollgate_log::clock::wall;
+use crate::edge::bounds::ANSWERS_BYTES;
+use crate::edge::{Connection, Edge, Port, PortCounters, Queued};
+use crate::security::{Access, PortKind};
 
 /// Bytes of answers that may wait for one agent. Snapshots stop far below it, and an agent for which a quarter of a
 /// MiB waits is not read, so that only answers to messages under way can add to it.
-const ANSWERS_MAX: usize = 16 << 20;
-
-/// The topic key of a fleet without a key.
-const TOPIC_KEY: [u8; 16] = [0; 16];
+pub(super) const ANSWERS_MAX: usize = 16 << 20;
 
 /// The link's counters.
 #[derive(Debug, Default)]
@@ -63,11 +58,11 @@ pub struct Answers {
 }
 
 #[derive(Debug)]
-struct Link {
-    edge: Arc<Edge>,
-    counters: Arc<LinkCounters>,
-    partitions: u32,
-    events: mpsc::Sender<Event>,
+pub(super) struct Link {
+    pub(super) edge: Arc<Edge>,
+    pub(super) counters: Arc<LinkCounters>,
+    pub(super) partitions: u32,
+    pub(super) events: mpsc::Sender<Event>,
     flights: Mutex<Flights>,
     /// Agents that were reported to the core as full, and whether they still are.
     full: Mutex<HashMap<u64, bool>>,
@@ -128,13 +123,13 @@ impl Answers {
 }
 
 impl Link {
-    fn lock_flights(&self) -> MutexGuard<'_, Flights> {
+    pub(super) fn lock_flights(&self) -> MutexGuard<'_, Flights> {
         self.flights
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
     }
 
-    fn lock_full(&self) -> MutexGuard<'_, HashMap<u64, bool>> {
+    pub(super) fn lock_full(&self) -> MutexGuard<'_, HashMap<u64, bool>> {
         self.full
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
@@ -148,7 +143,7 @@ impl Link {
         self.wake(awake);
     }
 
-    fn wake(&self, connections: Vec<u64>) {
+    pub(super) fn wake(&self, connections: Vec<u64>) {
         for one in connections {
             if let Some(connection) = self.edge.connection(one) {
                 connection.wake();
@@ -157,30 +152,30 @@ impl Link {
     }
 
     /// The connections of an address are not read for now: counts and logs it.
-    fn held(&self, address: IpAddr) {
+    pub(super) fn held(&self, address: IpAddr) {
         let held = &self.counters.addresses_held;
         held.fetch_add(1, Ordering::Relaxed);
         let allowed = self.edge.bounds.appends_bytes_of_address;
         self.edge.lines.held(address, allowed);
     }
 
-    fn tell_bytes(&self, flights: &Flights) {
+    pub(super) fn tell_bytes(&self, flights: &Flights) {
         let bytes = flights.bytes() as u64;
         self.counters.appends_bytes.store(bytes, Ordering::Relaxed);
     }
 }
 
-fn names_bytes(names: &[Box<str>]) -> usize {
+pub(super) fn names_bytes(names: &[Box<str>]) -> usize {
     let bytes = names.iter().map(|name| name.len() + size_of::<Box<str>>());
     bytes.sum()
 }
 
 /// The core's name for a connection: its number.
-fn peer(connection: &Connection) -> Peer {
+pub(super) fn peer(connection: &Connection) -> Peer {
     Peer(Bytes::copy_from_slice(&connection.number.to_be_bytes()))
 }
 
-fn whose(connection: &Connection) -> Whose {
+pub(super) fn whose(connection: &Connection) -> Whose {
     (connection.number, connection.network)
 }
 
@@ -251,15 +246,7 @@ impl Port for AgentsPort {
     }
 
     fn open(&self, connection: &Arc<Connection>) -> AgentConversation {
-        AgentConversation {
-            link: Arc::clone(&self.0),
-            peer: peer(connection),
-            connection: Arc::clone(connection),
-            session: Session::new(self.0.partitions),
-            gathered: Vec::new(),
-            behind: VecDeque::new(),
-            writer: Writer::new(),
-        }
+        AgentConversation::new(Arc::clone(&self.0), Arc::clone(connection))
     }
 
     fn close(&self, connection: &Arc<Connection>) {
@@ -271,200 +258,5 @@ impl Port for AgentsPort {
             let events = self.0.events.clone();
             tokio::spawn(async move { events.send(gone).await });
         }
-    }
-}
-
-/// Handles what one agent sends over one connection. Its session has the agent and epoch.
-struct AgentConversation {
-    link: Arc<Link>,
-    connection: Arc<Connection>,
-    peer: Peer,
-    session: Session,
-    /// Events of what is being read.
-    gathered: Vec<Event>,
-    /// Events for which the core has no room yet.
-    behind: VecDeque<Event>,
-    writer: Writer,
-}
-
-impl AgentConversation {
-    fn take_message(&mut self, parts: &[Bytes]) -> Result<(), Ended> {
-        // REQ sockets send an empty frame before the message, which is allowed.
-        let Some((payload, before)) = parts.split_last() else {
-            return Ok(());
-        };
-        let admitted = match before.iter().all(Bytes::is_empty) {
-            true => self.session.admit(payload, wall()),
-            false => Admitted::Garbage,
-        };
-        match admitted {
-            Admitted::Request(request) => {
-                self.allow_topics(&request);
-                self.note_flight(&request);
-                let peer = self.peer.clone();
-                self.gathered.push(Event::Agent { peer, request });
-            }
-            Admitted::Refused { answer, fault } => {
-                self.link.counters.refused.count(&fault);
-                let _in_span = self.connection.span.enter();
-                let (agent, lines) = (self.session.agent(), &self.link.edge.lines);
-                lines.refused(agent, fault.name(), &fault);
-                let bytes = encode(&answer, &mut self.writer);
-                self.connection
-                    .queue(&self.link.edge, message(&[&bytes]), ANSWERS_MAX);
-            }
-            Admitted::Stranger => return Err(Ended::Refused(AccessRefused::Agent)),
-            Admitted::Garbage => {
-                self.link.counters.garbage.fetch_add(1, Ordering::Relaxed);
-                let found = payload.len();
-                return Err(Ended::Garbage { found });
-            }
-        }
-        Ok(())
-    }
-
-    /// Allows the feed to publish what is asked for here, under the same grant.
-    fn allow_topics(&self, request: &Request) {
-        let Some(basis) = self.connection.basis() else {
-            return;
-        };
-        let Some(scope) = GrantScope::of(&basis.grant) else {
-            return;
-        };
-        let topics: Vec<Topic> = match request {
-            Request::Hello { .. } => {
-                let own = self
-                    .session
-                    .agent()
-                    .map(|agent| Topic::of_agent(&TOPIC_KEY, agent));
-                own.into_iter().collect()
-            }
-            Request::Ask { resources, .. } => resources
-                .iter()
-                .flat_map(|name| {
-                    [
-                        Topic::of_resource(&TOPIC_KEY, name),
-                        Topic::of_notices(&TOPIC_KEY, name),
-                    ]
-                })
-                .collect(),
-            Request::Append { .. } => return,
-        };
-        let edge = &self.link.edge;
-        let link = self.connection.number;
-        if edge.hearing.allow(link, &scope, topics) {
-            edge.wake_of(&scope);
-        }
-    }
-
-    fn note_flight(&self, request: &Request) {
-        let mut flights = self.link.lock_flights();
-        let whose = whose(&self.connection);
-        match request {
-            Request::Append { id, record, .. } => flights.append(whose, *id, record.len()),
-            Request::Hello { .. } => flights.hello(whose),
-            Request::Ask { resources, .. } => flights.ask(whose, names_bytes(resources)),
-        }
-        self.link.tell_bytes(&flights);
-    }
-
-    /// Passes what was gathered to the core, or keeps it until there is room.
-    fn hand_over(&mut self) {
-        match self.link.events.try_reserve_many(self.gathered.len()) {
-            Ok(places) => {
-                let events = self.gathered.drain(..);
-                places
-                    .zip(events)
-                    .for_each(|(place, event)| place.send(event));
-            }
-            Err(mpsc::error::TrySendError::Full(())) => self.behind.extend(self.gathered.drain(..)),
-            // The core has ended, and so will everything else.
-            Err(mpsc::error::TrySendError::Closed(())) => self.gathered.clear(),
-        }
-    }
-}
-
-impl Conversation for AgentConversation {
-    const ROLE: SocketType = SocketType::Router;
-    const LIMITS: PeerLimits = LINK_LIMITS;
-
-    fn admitted(&mut self, grant: Option<Arc<TokenGrant>>) {
-        self.session.set_grant(grant);
-    }
-
-    fn take(&mut self, event: PeerEvent) -> Result<(), Ended> {
-        match event {
-            PeerEvent::Message(parts) => self.take_message(&parts),
-            // A ROUTER's decoder lets nothing else through.
-            _ => Ok(()),
-        }
-    }
-
-    /// The core gets all messages of a read at once: one after the other, it would begin with the first, append that
-    /// alone to the log, and be woken again for the others.
-    fn read_through(&mut self) {
-        self.hand_over();
-    }
-
-    fn may_take(&self) -> bool {
-        if self.is_behind() {
-            return false;
-        }
-        let whose = whose(&self.connection);
-        let mut flights = self.link.lock_flights();
-        let may_take = flights.may_take(whose);
-        if !may_take && flights.is_newly_full(whose) {
-            drop(flights);
-            self.connection.span.in_scope(|| self.link.held(whose.1));
-        }
-        may_take
-    }
-
-    fn is_behind(&self) -> bool {
-        !self.behind.is_empty()
-    }
-
-    async fn catch_up(&mut self) {
-        let Ok(place) = self.link.events.reserve().await else {
-            self.behind.clear();
-            return;
-        };
-        let mut place = Ok(place);
-        while let Ok(free) = place
-            && let Some(event) = self.behind.pop_front()
-        {
-            free.send(event);
-            place = self.link.events.try_reserve();
-        }
-    }
-
-    fn may_be_silent(&self) -> bool {
-        false
-    }
-
-    fn has_begun(&self) -> bool {
-        self.session.agent().is_some()
-    }
-
-    fn name(&self) -> Option<&str> {
-        self.session.agent()
-    }
-
-    fn sent(&mut self, waiting: usize) {
-        if ANSWERS_BYTES < waiting || self.is_behind() {
-            return;
-        }
-        let mut full = self.link.lock_full();
-        if let Some(is_full @ true) = full.get_mut(&self.connection.number) {
-            *is_full = false;
-            drop(full);
-            let peer = self.peer.clone();
-            self.gathered.push(Event::Room(peer, AgentRoom::Free));
-            self.hand_over();
-        }
-    }
-
-    fn read_while(&self, _bounds: &Bounds) -> usize {
-        ANSWERS_BYTES
     }
 }

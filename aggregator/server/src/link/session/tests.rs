@@ -1,6 +1,7 @@
 //! Tests of what a connection of an agent may send.
 
 use super::*;
+use crate::security::{Proof, Role, Roles};
 use tollgate_shared::log_position::LogId;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::wire::Writer;
@@ -286,5 +287,41 @@ fn a_stamp_of_a_clock_that_was_never_set_is_refused() {
     assert!(fault.to_string().contains("behind"), "{fault}");
     for sent in [Timestamp::ZERO, Timestamp::MAX] {
         assert!(matches!(send(sent), Some(BatchFault::Sent { .. })));
+    }
+}
+
+#[test]
+fn a_question_is_answered_as_far_as_the_token_covers_it() {
+    let mut session = greeted();
+    session.set_grant(Some(Arc::new(TokenGrant {
+        name: "edge".into(),
+        proof: Proof::Token([7; 32]),
+        roles: Roles::new([Role::Agent]),
+        agents: None,
+        namespaces: Some(["edge".into()].into()),
+        expires: None,
+    })));
+    let mut ask = |resources: &[&'static str]| {
+        let resources = resources.to_vec();
+        say(
+            &mut session,
+            &FromAgent::Ask {
+                nonce: 3,
+                resources,
+            },
+        )
+    };
+    let of = |resources: &[&str]| Request::Ask {
+        nonce: 3,
+        resources: resources.iter().map(|name| (*name).into()).collect(),
+    };
+    let rules = "~descriptors.edge";
+    let covered = ["edge.search", rules];
+    assert_eq!(ask(&covered), Admitted::Request(of(&covered)));
+    for outside in ["api.search", "~descriptors.api"] {
+        let fault = BatchFault::Namespace(outside.into());
+        let request = of(&[rules]);
+        let asked = ask(&[outside, rules]);
+        assert_eq!(asked, Admitted::InPart { request, fault });
     }
 }
