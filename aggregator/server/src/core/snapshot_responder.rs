@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! query      the point of the feed is taken, and the query is queued
-//! turn       the first query in the queue is answered with one part; it is queued again while more is left
+//! turn       the first query in the queue is answered with one part; it stays the first while more is left
 //! ```
 //!
 //! So neither a million denials nor a thousand agents that return at once delay the rulings for longer
-//! than one part takes. An agent that does not take its parts is passed over until it does, so that what
+//! than one part takes. Each answer is given to its end: agents ask anew if a part does not come for some seconds, so
+//! that parts by turns would end no answer of a large fleet. An agent that does not take its parts is passed over until it does, so that what
 //! waits for it does not grow. Knows nothing of sockets.
 //!
 //! What stays true: at most one query of an agent waits, its newest; no part is made for an agent whose
@@ -79,8 +80,19 @@ impl SnapshotResponder {
 
     /// Takes a query, which replaces an earlier one of its agent; returns how many were dropped for want of room.
     fn take(&mut self, giving: SnapshotAnswer) -> u64 {
-        self.remove(&giving.peer);
-        self.put(giving);
+        match self.waiting.iter().position(|one| one.peer == giving.peer) {
+            // It keeps its place: behind all others it would be asked for again before its turn.
+            Some(at) => {
+                self.bytes += giving.bytes();
+                if let Some(before) = self.waiting.get_mut(at) {
+                    self.bytes -= std::mem::replace(before, giving).bytes();
+                }
+            }
+            None => {
+                self.remove(&giving.peer);
+                self.put(giving);
+            }
+        }
         let mut dropped = 0;
         while WAITING_MAX < self.waiting.len() || WAITING_BYTES_MAX < self.bytes {
             let full = self.full.values().flatten();
@@ -102,7 +114,8 @@ impl SnapshotResponder {
         self.bytes += giving.bytes();
         match self.full.get_mut(&giving.peer) {
             Some(held) => *held = Some(giving),
-            None => self.waiting.push_back(giving),
+            None if giving.parts == 0 => self.waiting.push_back(giving),
+            None => self.waiting.push_front(giving),
         }
     }
 
