@@ -68,7 +68,7 @@ counters! {
         append_failures = "tollgate_append_failures_total", "Appends that the log refused.",
         agent_appends = "tollgate_agent_appends_total", "Records appended for agents.",
         agent_refusals = "tollgate_agent_refusals_total", "Records of agents refused for the moment.",
-        snapshots = "tollgate_agent_snapshots_total", "Snapshots given to agents.",
+        snapshots = "tollgate_snapshots_given_total", "Snapshots given to agents.",
         asks_dropped = "tollgate_agent_asks_dropped_total", "Requests of agents for snapshots that were dropped because too many waited.",
         snapshots_saved = "tollgate_snapshots_saved_total", "Snapshots of partitions written.",
         snapshots_failed = "tollgate_snapshots_failed_total", "Snapshots of partitions that could not be written.",

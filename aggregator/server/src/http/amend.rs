@@ -3,7 +3,7 @@
 //! ```text
 //! {"act":"lift","resource":"api.search","domain":"acme","who":"ann","why":"a bug of ours"}
 //! 200 {"schema":"tollgate.amendment/1","version":18,…}     409 another version is in force
-//! 404 no such resource     422 there is nothing to do     503 not possible at the moment
+//! 404 no such resource     422 there is nothing to do     503 not possible at the moment, or not known (`unknown`)
 //! 429 more than 20 a second from one address              403 from a web page, or not allowed by the token's roles
 //! ```
 //!
@@ -13,11 +13,13 @@
 //! Where tokens are required, the amendment is made in the token's name: the log has that name as the author,
 //! followed by the name that the caller states. A page in a browser could reach a loopback address; it cannot send
 //! this document without a preflight request, and every request from a page is refused. Knows nothing of what acts
-//! do. What stays true: a refused request has changed nothing.
+//! do. What stays true: a refused request has changed nothing, but for one whose code is `unknown`: it may be in the log
+//! later.
 
 mod act;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
@@ -37,10 +39,17 @@ use tollgate_shared::wire::set_rows::SetRow;
 use act::ActReader;
 
 use super::edge::Caller;
-use super::{HttpCounters, Shown, guard, silent};
+use super::{HttpCounters, Shown, guard};
 use crate::core::amendments::{AmendmentRefused, Proposal};
 use crate::core::view::{Query, Reply};
 use crate::security::TokenGrant;
+
+/// How long an amendment may take to be in the log: longer than it takes until a broker that stands still is noticed, from
+/// when on amendments are refused.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The answer after that. A repeated refund would be a second one.
+const SLOW: &str = "the log has not taken the amendment within 15 s, and may still do so: look at what is in force before you repeat it";
 
 pub(super) async fn answer(
     State(shown): State<Shown>,
@@ -89,12 +98,13 @@ pub(super) async fn answer(
         let seconds = wait.as_secs() + 1;
         return ([(header::RETRY_AFTER, seconds)], answer).into_response();
     }
-    match shown.queries.ask(Query::Amend(Box::new(proposal))).await {
+    let query = Query::Amend(Box::new(proposal));
+    match shown.queries.ask_within(query, PATIENCE).await {
         Some(Reply::Amended(Ok(view))) => Json(view).into_response(),
         Some(Reply::Amended(Err(refused))) => {
             fault(status(&refused), refused.code(), &refused.to_string())
         }
-        _ => silent(),
+        _ => fault(StatusCode::SERVICE_UNAVAILABLE, "unknown", SLOW),
     }
 }
 

@@ -4,7 +4,8 @@
 //! A thread that wakes up beside a busy one of the same priority may wait for the end of that one's time slice,
 //! about three milliseconds; an append wakes several threads one after another. Beside a thread of the least
 //! priority none of them waits. Knows nothing of what the jobs do. What stays true: each thread does one job at a
-//! time, and a job that panics ends no other.
+//! time; a job that panics ends no other; and a request has its turn until its job is over, also if the caller is gone,
+//! so that no more jobs wait than the queues of requests have places.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,6 +14,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
+
+use super::queue::Turn;
 
 /// The niceness of the least priority that any process may take.
 const LEAST_PRIORITY: i32 = 19;
@@ -38,15 +41,19 @@ impl Background {
         }
     }
 
-    /// Runs a job; `None`: the job panicked, or the thread could not be started.
+    /// Runs a job in a request's turn; `None`: the job panicked, or the thread could not be started.
     pub async fn run<T: Send + 'static>(
         &'static self,
+        turn: &Turn,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let (sender, done) = oneshot::channel();
-        let span = tracing::Span::current();
+        let (span, turn) = (tracing::Span::current(), turn.clone());
         let job = Box::new(move || {
-            let _inside = span.enter();
+            let (_turn, _inside) = (turn, span.enter());
+            if sender.is_closed() {
+                return;
+            }
             if let Ok(result) = catch_unwind(AssertUnwindSafe(job)) {
                 // The caller may be gone.
                 let _ = sender.send(result);
@@ -118,16 +125,20 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
+    use crate::http::queue::Queue;
 
     static THREAD: Background = Background::new("a-test");
+    static QUEUE: Queue = Queue::new(8);
 
     #[tokio::test]
     async fn one_thread_of_least_priority_survives_a_panic() {
         let priority = || rustix::process::getpriority_process(None).ok();
         let seen = move || (std::thread::current().id(), priority());
-        let first = THREAD.run(seen).await.expect("done");
-        assert_eq!(THREAD.run(|| panic!("on purpose")).await, None::<()>);
-        let second = THREAD.run(seen).await.expect("done");
+        let turn = QUEUE.turn().await.expect("a turn");
+        let first = THREAD.run(&turn, seen).await.expect("done");
+        let panics = THREAD.run(&turn, || panic!("on purpose"));
+        assert_eq!(panics.await, None::<()>);
+        let second = THREAD.run(&turn, seen).await.expect("done");
         assert_eq!(first, second);
         assert_eq!(first.1, Some(LEAST_PRIORITY));
         assert_ne!(priority(), Some(LEAST_PRIORITY));
@@ -146,6 +157,30 @@ mod tests {
         ENDING.end(Duration::from_secs(60));
         assert_eq!(DONE.load(Ordering::Relaxed), 1_000);
         assert!(ENDING.lock().is_none());
-        assert_eq!(ENDING.run(|| 7).await, Some(7), "another thread");
+        let turn = QUEUE.turn().await.expect("a turn");
+        assert_eq!(ENDING.run(&turn, || 7).await, Some(7), "another thread");
+    }
+
+    #[tokio::test]
+    async fn a_job_whose_caller_is_gone_keeps_its_turn_and_is_not_done() {
+        static ALONE: Queue = Queue::new(1);
+        static BUSY: Background = Background::new("busy");
+        let (go, wait) = channel::<()>();
+        BUSY.send(Box::new(move || {
+            let _ = wait.recv();
+        }))
+        .expect("a thread");
+        let turn = ALONE.turn().await.expect("a turn");
+        let asked = BUSY.run(&turn, || panic!("nobody waits for it"));
+        assert!(
+            tokio::time::timeout(Duration::from_millis(1), asked)
+                .await
+                .is_err()
+        );
+        drop(turn);
+        assert!(ALONE.turn().await.is_none(), "its job still waits");
+        drop(go);
+        BUSY.end(Duration::from_secs(60));
+        assert!(ALONE.turn().await.is_some());
     }
 }

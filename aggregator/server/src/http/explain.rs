@@ -61,11 +61,7 @@ pub(super) async fn answer(
         return busy(&shown.counters);
     };
     let log = Arc::clone(&shown.log);
-    // The turn lasts until the log has been read, even if the caller is gone.
-    let reading = READER.run(move || {
-        let _turn = turn;
-        read(&log, &question)
-    });
+    let reading = READER.run(&turn, move || read(&log, &question));
     match reading.await {
         Some(Ok(explanation)) if as_text => {
             let form = "text/plain; charset=utf-8";

@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::client::{Client, explained};
+use super::queue::Turn;
 use super::{ANSWERS, cursor};
 
 /// A request with this header is answered only from what this process rules.
@@ -119,6 +120,7 @@ impl<V: OwnView> FromFleet<V> {
 
 /// A view, merged with the answers of other members to the same request.
 pub(super) async fn gather<V: OwnView>(
+    turn: &Turn,
     others: &Others,
     (uri, headers): (&Uri, &HeaderMap),
     own: V,
@@ -128,7 +130,7 @@ pub(super) async fn gather<V: OwnView>(
     if headers.contains_key(ALONE) || missing.is_empty() {
         return Some(FromFleet::Own(own));
     }
-    let mut view = written(own).await?;
+    let mut view = written(turn, own).await?;
     for answer in ask_all(&others.client, others.of(&missing), uri).await {
         let theirs = missing_in(&answer);
         let answered: BTreeSet<u32> = missing.difference(&theirs).copied().collect();
@@ -158,8 +160,8 @@ pub(super) async fn whoever_rules<V: OwnView>(
 }
 
 /// A view as JSON, in the background: it may have ten thousand rows.
-async fn written(view: impl Serialize + Send + 'static) -> Option<Value> {
-    let written = ANSWERS.run(move || serde_json::to_value(view));
+async fn written(turn: &Turn, view: impl Serialize + Send + 'static) -> Option<Value> {
+    let written = ANSWERS.run(turn, move || serde_json::to_value(view));
     written.await?.ok()
 }
 
@@ -303,7 +305,10 @@ fn finish(view: &mut Value, list: &List) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::queue::Queue;
     use serde_json::json;
+
+    static QUEUE: Queue = Queue::new(8);
 
     impl OwnView for Value {
         fn missing(&self) -> BTreeSet<u32> {
@@ -313,7 +318,11 @@ mod tests {
 
     /// The merged answer about holds or candidates.
     async fn answered(others: &Others, of: (&Uri, &HeaderMap), own: Value, list: &List) -> Value {
-        match gather(others, of, own, list).await.expect("an answer") {
+        let turn = QUEUE.turn().await.expect("a turn");
+        match gather(&turn, others, of, own, list)
+            .await
+            .expect("an answer")
+        {
             FromFleet::Own(view) | FromFleet::Fleet(view) => view,
         }
     }

@@ -1,4 +1,4 @@
-//! The lists: denials, bans, holds, the state of a pair, the heaviest users.
+//! The lists: denials, bans, holds, the state of a pair, the heaviest users, the limits.
 //!
 //! Each asks the core, and other members for partitions that this process does not rule. A list has pages of at
 //! most [`ROWS_MAX`] rows; pages of denials and holds are made of slices, between which the core handles other
@@ -26,7 +26,7 @@ use tollgate_shared::names::{EVERYBODY, admit_domain};
 
 use super::fleet::{self, FromFleet, List, OwnView, RowOrder};
 use super::query::UrlQuery;
-use super::queue::Queue;
+use super::queue::{Queue, Turn};
 use super::{ANSWERS, Shown, busy, cursor, fault, silent};
 use crate::core::holds::{HoldFilter, HoldsPage, STATES};
 use crate::core::usage::{By, TOP_MAX, TopFilter, keep_greatest};
@@ -51,6 +51,12 @@ const SLICES_MAX: usize = 200;
 /// One list is made at a time.
 static LISTS: Queue = Queue::new(32);
 
+/// Beside it, one for another member, which waits for it in the turn of a list of its own.
+static OF_MEMBERS: Queue = Queue::new(32);
+
+/// One state of a pair is written at a time, beside lists.
+static PAIRS: Queue = Queue::new(32);
+
 /// The number of pairs in an answer of the heaviest users, if the caller states none.
 const TOP_DEFAULT: usize = 20;
 
@@ -58,6 +64,16 @@ const TOP_DEFAULT: usize = 20;
 pub(super) struct ListQuery {
     uri: Uri,
     headers: HeaderMap,
+}
+
+impl ListQuery {
+    /// Waits for a turn; `None` if too many requests wait.
+    async fn turn(&self) -> Option<Turn> {
+        match self.headers.contains_key(fleet::ALONE) {
+            true => OF_MEMBERS.turn().await,
+            false => LISTS.turn().await,
+        }
+    }
 }
 
 impl<S: Sync> FromRequestParts<S> for ListQuery {
@@ -94,7 +110,7 @@ pub(super) async fn denials(
         Some(None) => return not_a_page(url.after.as_deref()),
         after => after.flatten(),
     };
-    let Some(_turn) = LISTS.turn().await else {
+    let Some(turn) = asked.turn().await else {
         return busy(&shown.counters);
     };
     let filter = DenialFilter {
@@ -113,14 +129,14 @@ pub(super) async fn denials(
         return silent();
     };
     let of = (&asked.uri, &asked.headers);
-    match fleet::gather(&shown.others, of, view, &list).await {
+    match fleet::gather(&turn, &shown.others, of, view, &list).await {
         Some(FromFleet::Fleet(mut view)) => {
             let last = view["denials"].as_array().and_then(|rows| rows.last());
             let more = view["omitted"].as_u64().is_some_and(|omitted| 0 < omitted);
             view["next"] = last.filter(|_| more).and_then(cursor::of_row).into();
-            answer(FromFleet::<DenialsPage>::Fleet(view)).await
+            answer(&turn, FromFleet::<DenialsPage>::Fleet(view)).await
         }
-        Some(own) => answer(own).await,
+        Some(own) => answer(&turn, own).await,
         None => silent(),
     }
 }
@@ -235,11 +251,11 @@ pub(super) async fn holds(
         limit,
         order: RowOrder::Start,
     };
-    let Some(_turn) = LISTS.turn().await else {
+    let Some(turn) = asked.turn().await else {
         return busy(&shown.counters);
     };
     match holds_by_slices(&shown, filter).await {
-        Some(view) => gathered(&shown, asked, view, &list).await,
+        Some(view) => gathered(&turn, &shown, asked, view, &list).await,
         None => silent(),
     }
 }
@@ -277,8 +293,11 @@ pub(super) async fn candidates(State(shown): State<Shown>, asked: ListQuery) -> 
         limit: usize::MAX,
         order: RowOrder::Resource,
     };
+    let Some(turn) = asked.turn().await else {
+        return busy(&shown.counters);
+    };
     match shown.queries.ask(Query::Candidates).await {
-        Some(Reply::Candidates(view)) => gathered(&shown, asked, view, &list).await,
+        Some(Reply::Candidates(view)) => gathered(&turn, &shown, asked, view, &list).await,
         _ => silent(),
     }
 }
@@ -323,7 +342,11 @@ async fn pair(
     match shown.queries.ask(Query::Pair { resource, domain }).await {
         Some(Reply::Pair(view)) => {
             let of = (&asked.uri, &asked.headers);
-            answer(fleet::whoever_rules(&shown.others, of, *view).await).await
+            let view = fleet::whoever_rules(&shown.others, of, *view).await;
+            match PAIRS.turn().await {
+                Some(turn) => answer(&turn, view).await,
+                None => busy(&shown.counters),
+            }
         }
         _ => silent(),
     }
@@ -362,11 +385,11 @@ pub(super) async fn top(
         limit,
         from: 0,
     };
-    let Some(_turn) = LISTS.turn().await else {
+    let Some(turn) = asked.turn().await else {
         return busy(&shown.counters);
     };
     match top_by_slices(&shown, filter).await {
-        Some(view) => gathered(&shown, asked, view, &list).await,
+        Some(view) => gathered(&turn, &shown, asked, view, &list).await,
         None => silent(),
     }
 }
@@ -392,17 +415,41 @@ async fn top_by_slices(shown: &Shown, mut filter: TopFilter) -> Option<TopView> 
     }
 }
 
-async fn gathered<V: OwnView>(shown: &Shown, asked: ListQuery, view: V, list: &List) -> Response {
+async fn gathered<V: OwnView>(
+    turn: &Turn,
+    shown: &Shown,
+    asked: ListQuery,
+    view: V,
+    list: &List,
+) -> Response {
     let of = (&asked.uri, &asked.headers);
-    match fleet::gather(&shown.others, of, view, list).await {
-        Some(view) => answer(view).await,
+    match fleet::gather(turn, &shown.others, of, view, list).await {
+        Some(view) => answer(turn, view).await,
         None => silent(),
     }
 }
 
 /// A list as a response.
-async fn answer<V: OwnView>(view: FromFleet<V>) -> Response {
-    let written = ANSWERS.run(move || view.to_json().ok()).await.flatten();
+async fn answer<V: OwnView>(turn: &Turn, view: FromFleet<V>) -> Response {
+    let written = ANSWERS.run(turn, move || view.to_json().ok());
+    json(written.await.flatten())
+}
+
+/// The limits in force: one answer at a time, since with many domains it has hundreds of MB.
+pub(super) async fn limits(State(shown): State<Shown>) -> Response {
+    let Some(turn) = LISTS.turn().await else {
+        return busy(&shown.counters);
+    };
+    match shown.queries.ask(Query::Limits).await {
+        Some(Reply::Limits(view)) => {
+            let written = ANSWERS.run(&turn, move || serde_json::to_vec(&view).ok());
+            json(written.await.flatten())
+        }
+        _ => silent(),
+    }
+}
+
+fn json(written: Option<Vec<u8>>) -> Response {
     let form = "application/json";
     let answer = |json| ([(header::CONTENT_TYPE, form)], json).into_response();
     written.map_or_else(silent, answer)

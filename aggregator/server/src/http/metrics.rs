@@ -158,7 +158,7 @@ impl Metrics {
             ),
             (
                 "tollgate_accept_pauses_total",
-                "Times that no connection was accepted, for want of descriptors.",
+                "Times that no connection was accepted, for want of descriptors or at listen.connections_max.",
                 of(&self.edge.paused),
             ),
             (
@@ -188,7 +188,7 @@ impl Metrics {
         for (reason, value) in self.link.refused.counts() {
             self.counter(
                 "tollgate_link_refused_total",
-                "Batches of agents that were not admitted to the log.",
+                "Batches of agents that were not admitted to the log, and questions about resources that a token does not cover.",
                 value,
                 vec![Label::from_static_parts("reason", reason)],
             );

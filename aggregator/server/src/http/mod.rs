@@ -53,9 +53,13 @@ use crate::core::event::{Event, QueryId};
 use crate::core::view::{Query, Reply};
 use background::Background;
 use fleet::Others;
+use queue::Queue;
 
-/// The thread in which lists and metrics are serialised.
+/// The thread in which lists, limits and metrics are serialised.
 static ANSWERS: Background = Background::new("answers");
+
+/// Metrics wait for no list.
+static METRICS: Queue = Queue::new(32);
 
 /// Ends the threads of the least priority, each within a time. A later job would start them again.
 pub(crate) fn end_background(within: Duration) {
@@ -100,21 +104,35 @@ impl PendingQueries {
 
     /// Asks the core; `None` if it does not answer in time.
     pub async fn ask(&self, query: Query) -> Option<Reply> {
+        self.ask_within(query, PATIENCE).await
+    }
+
+    /// The same with more or less patience.
+    async fn ask_within(&self, query: Query, patience: Duration) -> Option<Reply> {
         let id = QueryId(self.next.fetch_add(1, Ordering::Relaxed));
         let (asker, answer) = oneshot::channel();
         self.waiting
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(id, asker);
+        let _waits = Waits { queries: self, id };
         let asked = async {
             self.events.send(Event::Query { id, query }).await.ok()?;
             answer.await.ok()
         };
-        let reply = tokio::time::timeout(PATIENCE, asked).await.ok().flatten();
-        if reply.is_none() {
-            self.take(id);
-        }
-        reply
+        tokio::time::timeout(patience, asked).await.ok().flatten()
+    }
+}
+
+/// A query that waits, until it was answered or nobody waits any more.
+struct Waits<'q> {
+    queries: &'q PendingQueries,
+    id: QueryId,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.queries.take(self.id);
     }
 }
 
@@ -154,7 +172,7 @@ pub fn routes(
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readiness))
         .route("/metrics", get(metrics_text))
-        .route("/v1/limits", get(limits))
+        .route("/v1/limits", get(lists::limits))
         .route("/v1/denials", get(lists::denials))
         .route("/v1/bans", get(lists::bans))
         .route("/v1/pairs", get(lists::pair_by_query))
@@ -167,6 +185,10 @@ pub fn routes(
         .route("/v1/amendments", post(amend::answer))
         .route("/v1/openapi.json", get(openapi::answer))
         .fallback(|| async { fault(StatusCode::NOT_FOUND, "no such path") })
+        .method_not_allowed_fallback(|| async {
+            let text = "no such method of this path: `allow` lists them";
+            fault(StatusCode::METHOD_NOT_ALLOWED, text)
+        })
         .route(
             "/v1/log",
             get(|State(shown): State<Shown>| async move { Json(shown.log.view.clone()) }),
@@ -240,24 +262,16 @@ async fn metrics_text(State(shown): State<Shown>) -> Response {
 }
 
 async fn metrics_of(queries: &PendingQueries, metrics: &Arc<Metrics>) -> Response {
+    let Some(turn) = METRICS.turn().await else {
+        return silent();
+    };
     match queries.ask(Query::Counters).await {
         Some(Reply::Counters(counted)) => {
             let metrics = Arc::clone(metrics);
-            let written = ANSWERS.run(move || metrics.render(&counted)).await;
+            let written = ANSWERS.run(&turn, move || metrics.render(&counted)).await;
             let form = "text/plain; version=0.0.4; charset=utf-8";
             let answer = |text| ([(header::CONTENT_TYPE, form)], text).into_response();
             written.map_or_else(silent, answer)
-        }
-        _ => silent(),
-    }
-}
-
-async fn limits(State(shown): State<Shown>) -> Response {
-    match shown.queries.ask(Query::Limits).await {
-        // A document with a million domains takes seconds to serialise: not on a thread that others wait for.
-        Some(Reply::Limits(view)) => {
-            let written = tokio::task::spawn_blocking(move || Json(view).into_response());
-            written.await.unwrap_or_else(|_| silent())
         }
         _ => silent(),
     }

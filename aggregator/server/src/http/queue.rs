@@ -3,6 +3,8 @@
 //! Knows nothing of the requests. What stays true: at most one is served at a time, however many wait, so that a
 //! machine with two cores has one left for rulings.
 
+use std::sync::Arc;
+
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// A queue for one at a time.
@@ -11,10 +13,11 @@ pub(super) struct Queue {
     turn: Semaphore,
 }
 
-/// The turn of one request, until it is dropped.
+/// The turn of one request, until all its clones are dropped: those of the request, and of jobs for it that outlive it
+/// because the caller is gone.
+#[derive(Clone)]
 pub(super) struct Turn {
-    _place: SemaphorePermit<'static>,
-    _turn: SemaphorePermit<'static>,
+    _permits: Arc<[SemaphorePermit<'static>; 2]>,
 }
 
 impl Queue {
@@ -31,8 +34,7 @@ impl Queue {
         let place = self.places.try_acquire().ok()?;
         let turn = self.turn.acquire().await.ok()?;
         Some(Turn {
-            _place: place,
-            _turn: turn,
+            _permits: Arc::new([place, turn]),
         })
     }
 }
@@ -51,7 +53,10 @@ mod tests {
         let ready = std::future::poll_fn(|cx| std::task::Poll::Ready(waits.as_mut().poll(cx)));
         assert!(ready.await.is_pending());
         assert!(QUEUE.turn().await.is_none());
+        let job = first.clone();
         drop(first);
+        assert!(QUEUE.turn().await.is_none(), "a job goes on");
+        drop(job);
         assert!(waits.await.is_some());
         assert!(QUEUE.turn().await.is_some());
     }

@@ -55,11 +55,11 @@ pub(in crate::http) async fn bans(
         domain: url.domain.map(|domain| admit_domain(&domain).into_owned()),
         after: after.map(|BanCursor(resource, domain)| (resource, domain)),
     };
-    let Some(_turn) = LISTS.turn().await else {
+    let Some(turn) = LISTS.turn().await else {
         return busy(&shown.counters);
     };
     match bans_by_slices(&shown, filter, limit).await {
-        Some(Some(page)) => answer(FromFleet::Own(page)).await,
+        Some(Some(page)) => answer(&turn, FromFleet::Own(page)).await,
         Some(None) => fault(
             StatusCode::SERVICE_UNAVAILABLE,
             "the log of limits, which has all bans, has not been read to its end yet",
