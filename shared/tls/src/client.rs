@@ -61,7 +61,7 @@ pub struct ClientTls {
 
 #[derive(Debug)]
 struct Loaded {
-    /// Digest of the files that were read last, whether or not they could be used.
+    /// Digest of the files in force.
     digest: blake3::Hash,
     config: Arc<ClientConfig>,
 }
@@ -89,7 +89,7 @@ impl ClientTls {
     ///
     /// # Errors
     ///
-    /// What is wrong with files that have changed since the last call; the files before stay in force.
+    /// What is wrong with files that are not those in force; these stay so.
     pub fn refresh(&self) -> Result<(), TlsFault> {
         let read = Read::of(&self.files)?;
         let digest = read.digest();
@@ -97,8 +97,9 @@ impl ClientTls {
         if loaded.digest == digest {
             return Ok(());
         }
-        loaded.digest = digest;
+        // Only now: a certificate that is not valid yet may be valid at the next call.
         loaded.config = Arc::new(read.config(&self.files)?);
+        loaded.digest = digest;
         Ok(())
     }
 

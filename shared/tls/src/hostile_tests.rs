@@ -320,3 +320,36 @@ fn a_recorded_or_altered_session_delivers_nothing() {
     });
     assert_eq!(replayed.unwrap_err().kind(), io::ErrorKind::InvalidData);
 }
+
+#[test]
+fn a_certificate_that_is_not_valid_yet_is_looked_at_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Authority::root("one");
+    let of = |file: &str| dir.path().join(file);
+    std::fs::write(of("ca.pem"), &root.pem).unwrap();
+    let put = |from: i32| {
+        let pair = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["checkout".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(from, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2130, 1, 1);
+        let own = params.signed_by(&pair, &root.issuer).unwrap();
+        std::fs::write(of("own.pem"), own.pem()).unwrap();
+        std::fs::write(of("own.key"), pair.serialize_pem()).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(of("own.key"), mode).unwrap();
+    };
+    put(2020);
+    let own = (Some(of("own.pem")), Some(of("own.key")));
+    let files = ClientFiles::new(of("ca.pem"), None, own).unwrap();
+    let client = ClientTls::load(files).unwrap();
+    let first = client.config();
+    put(2120);
+    for _ in 0..2 {
+        let fault = client.refresh().expect_err("not valid yet").to_string();
+        assert!(fault.contains("own.pem"), "{fault}");
+        assert!(Arc::ptr_eq(&first, &client.config()));
+    }
+    put(2020);
+    client.refresh().unwrap();
+    assert!(!Arc::ptr_eq(&first, &client.config()));
+}
