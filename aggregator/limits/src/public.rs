@@ -129,7 +129,7 @@ impl Limits {
             most: self.most_of_any(rate),
             least: self.least_of_any(rate, allowed.is_some()),
             global: rate.global().map(|global| as_near(global, rate.near())),
-            keeps_estimates: !class.refunds,
+            keeps_estimates: self.keeps_estimates_of_all(rate),
             addresses: rate.addresses(),
             has_overrides,
             blind: rate.blind().map_or(unconfigured.blind, public_blind),
@@ -140,6 +140,14 @@ impl Limits {
             allowed,
             ..unconfigured
         }
+    }
+
+    /// Whether no domain's limits give anything back: agents then send no such settlement. Where some do, aggregators
+    /// decide for each domain.
+    fn keeps_estimates_of_all(&self, rate: &RateResource) -> bool {
+        let of_overrides = rate.override_classes();
+        let mut all = std::iter::once(rate.default_class()).chain(of_overrides);
+        all.all(|class| !self.class(class).refunds)
     }
 
     /// The least limit of any domain, as agents have to apply it; see [`as_near`]. With tiers it is 0, so that no call

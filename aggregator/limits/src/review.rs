@@ -43,12 +43,12 @@ pub const STATE_BYTES_MAX: u64 = 256 * 1_024;
 /// Estimates the bytes of state of a pair that has used its limits and the whole debt beyond them.
 ///
 /// A bucket and a quota take the same whatever their length; a window and a tier take up to twice the hits of
-/// their limit.
+/// their limit, or of the limit above which their stamps are rounded.
 pub fn state_bytes_at_limit(class: &RateClass) -> u64 {
     let further = |hits: u64| HIT_BYTES.saturating_mul(hits.saturating_mul(2).saturating_sub(1));
     let window = |limit: u64| CONSTRAINT_BYTES.saturating_add(further(limit.min(STAMPS_MAX)));
     let tiers = class.tiers().iter();
-    let tiers = tiers.map(|tier| CONSTRAINT_BYTES.saturating_add(further(tier.limit)));
+    let tiers = tiers.map(|tier| window(tier.limit));
     let windows = class.windows.iter().map(|of| window(of.limit));
     let hard = class.hard.map(window);
     let counts = class.quotas.len() + usize::from(class.bucket.is_some());
