@@ -264,7 +264,8 @@ fn of_web_server(text: &str) -> Option<jiff::Timestamp> {
 /// The instant of a date and a time of day in separate fields, in UTC.
 pub(super) fn of_parts(date: &str, time: &str) -> Option<Timestamp> {
     let of_iso = || {
-        if time.trim_ascii_end().ends_with(']') {
+        // A time of day with an offset or a zone is read below.
+        if time.contains([']', '+', '-']) {
             return None;
         }
         let date: jiff::civil::Date = date.trim_ascii().parse().ok()?;
@@ -404,6 +405,14 @@ mod tests {
         }
         assert_eq!(of_parts("2016-02-20", "05:00:45"), expected);
         assert_eq!(of_parts("20.02.2016", "05:00:45"), expected);
+        for time in [
+            "07:00:45+02:00",
+            "00:00:45-05:00",
+            "05:00:45Z",
+            "05:00:45+00:00",
+        ] {
+            assert_eq!(of_parts("2016-02-20", time), expected, "{time}");
+        }
         assert_eq!(of_parts("2016-02-20", "7"), None);
         // A leap second is read as the last second of its minute.
         let new_year = Some(Timestamp::from_micros(1_483_228_799_000_000));
