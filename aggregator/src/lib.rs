@@ -21,3 +21,4 @@ pub mod exit;
 mod hang_up;
 pub mod keys;
 pub mod reach;
+mod replace;

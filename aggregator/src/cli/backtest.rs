@@ -109,7 +109,7 @@ pub struct BacktestArgs {
     #[arg(long, requires = "log", conflicts_with_all = ["html", "suggest", "strict"])]
     pub follow: bool,
     /// With `--follow`: how often to report
-    #[arg(long, value_name = "SPAN", default_value = "10s", value_parser = super::values::span)]
+    #[arg(long, value_name = "SPAN", default_value = "10s", value_parser = super::values::some_span)]
     pub every: Span,
     /// With `--follow`: ends after this time
     #[arg(long = "for", value_name = "SPAN", requires = "follow", value_parser = super::values::span)]

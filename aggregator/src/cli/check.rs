@@ -44,6 +44,7 @@ pub fn run(global: &Global, args: &CheckArgs) -> Result<Exit, Failure> {
     let report = check(&text, &name);
     let mut output = global.open_output()?;
     match global.format {
+        Format::Text if report.good => output.document(&report.to_string())?,
         Format::Text => output.line(report.to_string().trim_end())?,
         Format::Json => output.json(&report)?,
     }

@@ -7,7 +7,7 @@
 use std::str::FromStr as _;
 
 use tollgate_limits::Own;
-use toml_edit::{DocumentMut, Item, Table, TableLike, Value, value};
+use toml_edit::{DocumentMut, Item, RawString, Table, TableLike, Value, value};
 
 /// Faults that are listed; of further ones only the number is shown.
 const FAULTS_SHOWN: usize = 20;
@@ -139,14 +139,47 @@ fn apply_one(document: &mut DocumentMut, change: &TextEdit) -> Result<(), String
 /// Sets the stated values, and removes those that they replace.
 fn state(table: &mut dyn TableLike, stated: &Own) {
     if let Some(rate) = &stated.rate {
-        table.remove("tiers");
+        let comments: String = ["tiers", "windows", "bucket"]
+            .into_iter()
+            .filter_map(|key| remove(table, key))
+            .collect();
         put(table, "rate", (&**rate).into());
+        precede(table, "rate", &comments);
     }
     if let Some(hard) = &stated.hard {
         put(table, "hard", (&**hard).into());
     }
     if let Some(copies) = stated.limit {
         put(table, "limit", number(copies));
+    }
+}
+
+/// Removes a value. Returns the comments above it.
+pub(super) fn remove(table: &mut dyn TableLike, key: &str) -> Option<String> {
+    let above = comments_above(table, key);
+    table.remove(key);
+    above
+}
+
+/// The comments above a value, or above the heading of a table.
+pub(super) fn comments_above(table: &dyn TableLike, key: &str) -> Option<String> {
+    let above = match table.get(key)? {
+        Item::Table(of) => of.decor().prefix(),
+        _ => table.key(key)?.leaf_decor().prefix(),
+    };
+    let above = above.and_then(RawString::as_str).unwrap_or_default();
+    above.contains('#').then(|| above.to_owned())
+}
+
+/// Puts comments above a value, and above those that it has.
+pub(super) fn precede(table: &mut dyn TableLike, key: &str, comments: &str) {
+    if let Some(mut key) = table.key_mut(key)
+        && !comments.is_empty()
+    {
+        let decor = key.leaf_decor_mut();
+        let own = decor.prefix().and_then(RawString::as_str);
+        let all = format!("{comments}{}", own.unwrap_or_default());
+        decor.set_prefix(all);
     }
 }
 
@@ -245,6 +278,23 @@ domains = { acme = 50 }
         ]);
         assert!(!text.contains("tiers") && text.contains("hard = \"200/s\"   # of one domain"));
         assert!(text.contains("limit = 4\n"), "{text}");
+    }
+
+    #[test]
+    fn a_rate_replaces_tiers_windows_and_bucket_and_keeps_comments() {
+        for stated in [
+            "tiers = [{ limit = 100, window = \"1s\", active = \"1s\" }]",
+            "windows = [\"5/s\"]",
+            "bucket = { rate = \"100/s\", burst = 200 }",
+        ] {
+            let before =
+                format!("[rate.a]\nhard = \"9/s\"\n# ask before raising\n{stated} # agreed\n");
+            let change = set("a", None, rate("8/s"));
+            let text = apply(&before, &[change]).expect("a good change");
+            let expected = "[rate.a]\nhard = \"9/s\"\n# ask before raising\nrate = \"8/s\"\n";
+            assert_eq!(text, expected);
+            assert!(Limits::parse(&text).is_ok(), "{text}");
+        }
     }
 
     #[test]

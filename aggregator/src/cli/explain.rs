@@ -165,7 +165,14 @@ fn ask(global: &Global, args: &ExplainArgs, question: &Question) -> Result<Exit,
     match status {
         200 => {
             let mut output = global.open_output()?;
-            output.line(body.trim_end())?;
+            match global.format {
+                Format::Text => output.line(body.trim_end())?,
+                Format::Json => {
+                    let bad = |error| Failure::Data(format!("{}: {error}", args.spoken.url));
+                    let read: serde_json::Value = serde_json::from_str(&body).map_err(bad)?;
+                    output.json(&read)?;
+                }
+            }
             output.finish()?;
             Ok(Exit::Done)
         }

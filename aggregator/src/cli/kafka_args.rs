@@ -12,6 +12,14 @@ use tollgate_server::config::{Config, Given, LogKind};
 /// The broker if the configuration names none.
 const BOOTSTRAP: &str = "127.0.0.1:9092";
 
+/// The variable that names the brokers.
+const VARIABLE: &str = "TOLLGATE_KAFKA_BOOTSTRAP";
+
+/// What to do where the log is a journal.
+const OF_A_JOURNAL: &str = "A journal has the limits of its aggregator's file (limits.file): change the file and send \
+    SIGHUP to the aggregator, or change one domain with `limits set RESOURCE --domain D --url URL`; what is in force: \
+    `limits show --journal DIR`, GET /v1/limits";
+
 /// What such a command takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct KafkaArgs {
@@ -63,7 +71,19 @@ impl KafkaArgs {
     /// If the configuration is invalid, this build has no Kafka, or the log is a journal.
     pub fn load(&self, global: &Global, command: &'static str) -> Result<Config, Failure> {
         self.refuse_journal(global, command)?;
+        self.refuse_unnamed(global, command)?;
         serve::load_with(global, self.given(command))
+    }
+
+    /// Refuses to take a Kafka that nobody has named: there might be one at the default address, whose fleet is another.
+    fn refuse_unnamed(&self, global: &Global, command: &str) -> Result<(), Failure> {
+        let variable = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
+        match self.kafka.is_some() || global.config.is_some() || variable.is_some() {
+            true => Ok(()),
+            false => Err(Failure::Usage(format!(
+                "{command}: no log is named: expected --kafka HOST:PORT, {VARIABLE}, or --config FILE. {OF_A_JOURNAL}"
+            ))),
+        }
     }
 
     /// Refuses a journal: only its aggregator writes to it, and its limits come from a file.
@@ -86,9 +106,7 @@ impl KafkaArgs {
         match given.or_else(configured) {
             None => Ok(()),
             Some(found) => Err(Failure::Usage(format!(
-                "{command}: {found}: expected Kafka (--kafka HOST:PORT). A journal has the limits of its aggregator's \
-                 file (limits.file): change the file and send SIGHUP to the aggregator, or change one domain with \
-                 `limits set RESOURCE --domain D --url URL`; what is in force: `limits show --journal DIR`, GET /v1/limits"
+                "{command}: {found}: expected Kafka (--kafka HOST:PORT). {OF_A_JOURNAL}"
             ))),
         }
     }

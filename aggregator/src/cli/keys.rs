@@ -90,8 +90,16 @@ pub fn run(global: &Global, args: &KeysArgs) -> Result<Exit, Failure> {
         }
     };
     let mut output = global.open_output()?;
-    for line in lines {
-        output.line(line)?;
+    match global.format {
+        Format::Json => output.json(&serde_json::json!({
+            "schema": "tollgate.keys/1",
+            "lines": lines,
+        }))?,
+        Format::Text => {
+            for line in lines {
+                output.line(line)?;
+            }
+        }
     }
     output.finish()?;
     Ok(Exit::Done)

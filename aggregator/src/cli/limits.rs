@@ -58,7 +58,8 @@ enum LimitsVerb {
         to: Option<u64>,
     },
     /// Pushes a document, which is then in force; exits with 65 if it has faults, with 75 if another version came
-    /// first
+    /// between reading and writing. `--expect-version N`, the version that was edited, keeps it from undoing anything
+    /// that somebody else has pushed since
     Push {
         /// The document; `-` is stdin
         file: PathBuf,
@@ -168,7 +169,7 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
             resource,
             file: Some(file),
             act,
-        }) => return limits_candidates::promote_in(file, resource, act.dry_run),
+        }) => return limits_candidates::promote_in(global, file, resource, act.dry_run),
         Some(verb) => {
             if let Some(exit) = asked_of_aggregator(global, verb, &args.kafka)? {
                 return Ok(exit);

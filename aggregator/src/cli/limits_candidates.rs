@@ -23,6 +23,7 @@ use toml_edit::{DocumentMut, Item, TableLike};
 
 use tollgate_limits::Limits;
 
+use super::document_edit::{comments_above, precede, remove};
 use super::operator::{Spoken, ended, get, limits_in_force};
 use super::output::{Format, Output};
 use super::{Global, input_name, read_input};
@@ -243,7 +244,12 @@ pub(super) fn instant(us: u64) -> String {
 /// # Errors
 ///
 /// If the file cannot be read or written, or has no such candidate (65).
-pub fn promote_in(file: &Path, resource: &str, dry_run: bool) -> Result<Exit, Failure> {
+pub fn promote_in(
+    global: &Global,
+    file: &Path,
+    resource: &str,
+    dry_run: bool,
+) -> Result<Exit, Failure> {
     let text = read_input(file)?;
     let name = input_name(file);
     let text = promoted(&text, resource).map_err(|failure| match failure {
@@ -251,13 +257,13 @@ pub fn promote_in(file: &Path, resource: &str, dry_run: bool) -> Result<Exit, Fa
         other => other,
     })?;
     if dry_run || name == "(stdin)" {
-        let mut output = Output::open(None, super::output::Color::Never)?;
-        output.line(text.trim_end())?;
+        let mut output = global.open_output()?;
+        output.document(&text)?;
         output.finish()?;
         return Ok(Exit::Done);
     }
     let mut output = Output::open(Some(file), super::output::Color::Never)?;
-    output.line(text.trim_end())?;
+    output.document(&text)?;
     output.finish()?;
     // The file is replaced by now, whether somebody can read this or not.
     let _ = writeln!(
@@ -293,6 +299,7 @@ pub fn promoted(text: &str, resource: &str) -> Result<String, Failure> {
         ))
     };
     let table = table.ok_or_else(none)?;
+    let mut comments = comments_above(table, "candidate").unwrap_or_default();
     let candidate = table.remove("candidate").ok_or_else(none)?;
     let candidate = candidate.as_table_like().ok_or_else(none)?;
     let is_stated = |key: &&str| {
@@ -300,12 +307,15 @@ pub fn promoted(text: &str, resource: &str) -> Result<String, Failure> {
         value.is_some_and(|value| value.as_str() != Some("none"))
     };
     if USUAL.iter().any(is_stated) {
-        for key in USUAL.iter().filter(|key| !candidate.contains_key(key)) {
-            table.remove(key);
-        }
+        let gone = USUAL.iter().filter(|key| !candidate.contains_key(key));
+        let above: String = gone.filter_map(|key| remove(table, key)).collect();
+        comments.insert_str(0, &above);
     }
     for (key, value) in candidate.iter() {
+        let above = comments_above(candidate, key);
         replace(table, key, value);
+        comments.push_str(&above.unwrap_or_default());
+        precede(table, key, &std::mem::take(&mut comments));
     }
     let text = document.to_string();
     match Limits::parse(&text) {
@@ -321,8 +331,14 @@ fn replace(table: &mut dyn TableLike, key: &str, new: &Item) {
         new.as_value(),
     ) {
         (Some(old), Some(new)) => {
-            let decor = old.decor().clone();
+            let mut decor = old.decor().clone();
             *old = new.clone();
+            // A comment behind the new value is about the new value.
+            let behind = new.decor().suffix();
+            let behind = behind.filter(|text| text.as_str().is_some_and(|text| text.contains('#')));
+            if let Some(behind) = behind {
+                decor.set_suffix(behind.clone());
+            }
             *old.decor_mut() = decor;
         }
         _ => drop(table.insert(key, new.clone())),
@@ -395,6 +411,28 @@ candidate = { tiers = [{ limit = 9, window = "1s", active = "3s" }], hard = "7/s
         let class = limits.class_of("api.search", "anybody").expect("limits");
         assert_eq!((class.hard, class.windows[0].limit), (Some(200), 80));
         assert!(limits.rates().all(|rate| rate.candidate().is_none()));
+    }
+
+    #[test]
+    fn promoting_a_candidate_keeps_comments() {
+        let text = r#"[rate.x]
+# owner: team-search
+tiers = [{ limit = 100, window = "1s", active = "1s" }]
+hard = "200/s" # agreed in March
+# on trial, ticket 123
+[rate.x.candidate]
+# of the trial
+rate = "80/s"
+hard = "90/s"   # ticket 123
+"#;
+        let expected = r#"[rate.x]
+hard = "90/s"   # ticket 123
+# owner: team-search
+# on trial, ticket 123
+# of the trial
+rate = "80/s"
+"#;
+        assert_eq!(promoted(text, "x").expect("it has one"), expected);
     }
 
     #[test]

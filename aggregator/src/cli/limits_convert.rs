@@ -42,7 +42,7 @@ pub fn run(global: &Global, args: &ConvertArgs) -> Result<Exit, Failure> {
     let mut output = global.open_output()?;
     match global.format {
         Format::Text => {
-            output.line(converted.text.trim_end())?;
+            output.document(&converted.text)?;
             for Difference { place, text } in &converted.differences {
                 let line = format!("{name}: {place}: {text}");
                 remark!("{}", escaped_lines(&line));

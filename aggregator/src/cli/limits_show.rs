@@ -63,9 +63,9 @@ pub(super) fn show(global: &Global, version: &Version, rows: bool) -> Result<Exi
             "text": &*version.text,
             "rows": beside,
         }))?,
-        (true, _) => output.line(rows_text(&version.limits).trim_end())?,
+        (true, _) => output.document(&rows_text(&version.limits))?,
         (false, beside) => {
-            output.line(version.text.trim_end())?;
+            output.document(&version.text)?;
             if 0 < beside {
                 remark!(
                     "tollgate: beside the document {beside} domains have rows of their own: limits show --rows"

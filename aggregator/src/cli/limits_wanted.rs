@@ -11,7 +11,7 @@
 use std::mem::take;
 use std::path::Path;
 
-use tollgate_limits::{Limits, Own, Stated};
+use tollgate_limits::{Limits, Own};
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::set_rows::{self, SetRow};
 
@@ -106,8 +106,9 @@ pub(super) fn set(
     Ok(Wanted::changes(vec![Act::Set(row)]))
 }
 
-/// The rows of a file, each with its place, as records. Rows that change nothing are left out: importing a file
-/// twice, or again after some of its records were taken, does only the rest.
+/// The rows of a file, each with its place, as records. Rows that are beside the document already are left out: importing
+/// a file twice, or again after some of its records were taken, does only the rest. One that states what the document
+/// states is not: it stays when another document is pushed.
 pub(super) fn imported(version: &Version, rows: &[(String, TextEdit)]) -> Result<Wanted, Failure> {
     let before = &*version.limits;
     let after = changed(before, rows)?;
@@ -116,7 +117,7 @@ pub(super) fn imported(version: &Version, rows: &[(String, TextEdit)]) -> Result
         // Without its canonical spelling, the row would seem to change nothing.
         let limited = before.domain_of_entry(&change.resource, domain);
         let limited = limited.as_deref().unwrap_or(domain);
-        let own = |limits| own_of(limits, &change.resource, limited);
+        let own = |limits: &Limits| limits.row_of(&change.resource, limited);
         (own(before) != own(&after)).then(|| {
             let own = change.own.clone().unwrap_or_default();
             row_of(&change.resource, domain, &own)
@@ -156,23 +157,10 @@ pub(super) fn row_of(resource: &str, domain: &str, own: &Own) -> SetRow {
     }
 }
 
-/// The own limits of a domain, for either kind of resource.
-fn own_of<'l>(
-    limits: &'l Limits,
-    resource: &str,
-    domain: &str,
-) -> (Option<&'l Stated>, Option<u64>) {
-    let rate = limits
-        .rate(resource)
-        .and_then(|rate| rate.override_of(domain));
-    let copies = limits
-        .copies(resource)
-        .and_then(|copies| copies.override_of(domain));
-    (rate.map(|of| &of.stated), copies)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tollgate_shared::wire::amendment::Amendment;
     use tollgate_shared::wire::{MESSAGE_BYTES_MAX, Writer};
 
@@ -200,11 +188,15 @@ mod tests {
     }
 
     fn import(csv: &str) -> Result<Wanted, Failure> {
+        import_into(&version(), csv)
+    }
+
+    fn import_into(version: &Version, csv: &str) -> Result<Wanted, Failure> {
         let rows = rows(
             "f.csv",
             format!("resource,domain,rate,hard,limit\n{csv}").as_bytes(),
         )?;
-        imported(&version(), &rows)
+        imported(version, &rows)
     }
 
     /// The rows of each record that a file makes.
@@ -270,8 +262,21 @@ mod tests {
 
     #[test]
     fn rows_that_change_nothing_make_no_record() {
-        for csv in ["", "a,acme,5/s,,\n", "a,acme,5/s,,\nc,acme,,,50\n"] {
-            assert!(records(csv).is_empty(), "{csv:?} changes nothing");
+        let rows = "a,acme,5/s,,\na,2001:DB8::/32,7/s,,\nc,acme,,,50\n";
+        let [made] = &import(rows).expect("good rows").changes[..] else {
+            panic!("one record, though the document states the same of acme");
+        };
+        assert_eq!(made.rows().len(), 3);
+        let mut taken = version();
+        let lines = super::super::limits_edit::rows(
+            "f.csv",
+            format!("resource,domain,rate,hard,limit\n{rows}").as_bytes(),
+        );
+        taken.limits =
+            Arc::new(changed(&version().limits, &lines.expect("good rows")).expect("good"));
+        for csv in ["", "a,acme,5/s,,\n", rows] {
+            let wanted = import_into(&taken, csv).expect("good rows");
+            assert!(wanted.changes.is_empty(), "{csv:?} changes nothing");
         }
         let made = records("a,acme,5/s,,\na,globex,1/s,,\n");
         assert_eq!(made.len(), 1, "globex had nothing of its own");

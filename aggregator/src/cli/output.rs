@@ -5,15 +5,15 @@
 //! cannot be replaced; `-` is stdout, as it is stdin where a file is read; if the reader closes the pipe, the command
 //! ends quietly.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
-use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use tollgate_shared::escape::{escaped, escaped_json, escaped_lines};
 
 use super::interrupt;
 use crate::exit::Failure;
+use crate::replace::{behind_links, keep_mode_and_owner};
 
 /// Cells of more characters do not widen their column.
 const WIDTH_MAX: usize = 64;
@@ -177,6 +177,20 @@ impl Output {
         self.write(format_args!("{shown}\n"))
     }
 
+    /// Writes a text that programs read, such as a document, byte by byte: what is escaped in it would be another name. Only
+    /// on a terminal it is shown like lines.
+    ///
+    /// # Errors
+    ///
+    /// As [`Output::line`].
+    pub fn document(&mut self, text: &str) -> Result<(), Failure> {
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        match &self.sink {
+            Sink::Stdout(_) if io::stdout().is_terminal() => self.line(text.trim_end()),
+            _ => self.write(format_args!("{text}{end}")),
+        }
+    }
+
     /// Writes lines with colours; the caller has escaped the names in them.
     ///
     /// # Errors
@@ -293,32 +307,6 @@ impl Output {
         };
         Failure::Io { name, source }
     }
-}
-
-/// Gives a file the mode of the file that it replaces, and its owner and group if the system allows that.
-fn keep_mode_and_owner(file: &File, replaced: &Metadata) -> io::Result<()> {
-    // Only root may give a file away.
-    let _ = fchown(file, None, Some(replaced.gid()));
-    let _ = fchown(file, Some(replaced.uid()), None);
-    file.set_permissions(replaced.permissions())
-}
-
-/// The file that a path leads to. It need not exist, also if the path is a link to it: the result is then written to
-/// where the link leads, as a shell does it.
-fn behind_links(target: &Path) -> io::Result<PathBuf> {
-    match std::fs::canonicalize(target) {
-        Ok(found) => return Ok(found),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        // A pipe has no path: /dev/stdout leads to `pipe:[123]`.
-        Err(_) if target.exists() => return Ok(target.to_owned()),
-        Err(_) => {}
-    }
-    // Links in a circle are another error.
-    let mut target = target.to_owned();
-    while let Ok(next) = std::fs::read_link(&target) {
-        target = target.with_file_name(next);
-    }
-    Ok(target)
 }
 
 impl Drop for Output {

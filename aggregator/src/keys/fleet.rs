@@ -8,7 +8,7 @@ use tollgate_server::record_keys;
 use tollgate_shared::hex::hex;
 use tollgate_shared::keyring::{CHECKSUM_ID, Keyring, is_key_id};
 
-use super::{make_dir, read, write};
+use super::{lock, make_dir, read, write};
 use crate::exit::Failure;
 
 const FILE: &str = "fleet.keys";
@@ -24,6 +24,8 @@ const HEADING: &str = "# Keys under which aggregators sign their records in the 
 /// If the id is invalid or taken, or the file is invalid, readable by other users, or cannot be written.
 pub fn make(dir: &Path, id: Option<&str>) -> Result<Vec<String>, Failure> {
     let path = dir.join(FILE);
+    make_dir(dir)?;
+    let _locked = lock(&path)?;
     let (keys, before) = match path.exists() {
         false => (Keyring::default(), HEADING.to_owned()),
         true => {
@@ -54,7 +56,6 @@ pub fn make(dir: &Path, id: Option<&str>) -> Result<Vec<String>, Failure> {
     };
     let key = hex(&rand::random::<[u8; 32]>());
     let separator = if before.ends_with('\n') { "" } else { "\n" };
-    make_dir(dir)?;
     write(&path, &format!("{before}{separator}{id} {key}\n"), 0o600)?;
     Ok(vec![
         format!(

@@ -12,6 +12,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::exit::Failure;
+use crate::replace::{behind_links, keep_mode_and_owner};
 
 /// What `keys cert` takes.
 #[derive(Debug, clap::Args)]
@@ -90,9 +91,15 @@ fn lock(path: &Path) -> Result<File, Failure> {
     })
 }
 
-/// Writes a complete file with this mode, replacing one of the same name.
+/// Writes a complete file with this mode, or in place of one of the same name, of which it gets mode and owner. Where the
+/// name is a link, the file that it leads to is replaced: aggregators may follow that one.
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
-    use std::os::unix::fs::OpenOptionsExt as _;
+    use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+    let path = &behind_links(path).map_err(|source| Failure::Create {
+        name: path.display().to_string(),
+        source,
+    })?;
+    let replaced = fs::metadata(path).ok();
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);
@@ -108,6 +115,12 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
         .mode(mode)
         .open(&beside)
         .and_then(|mut file: File| {
+            if let Some(replaced) = &replaced {
+                keep_mode_and_owner(&file, replaced)?;
+                // But for those who may read a secret that they should not.
+                let kept = replaced.permissions().mode() & (mode | 0o770);
+                file.set_permissions(fs::Permissions::from_mode(kept))?;
+            }
             file.write_all(text.as_bytes())?;
             file.sync_all()
         })
@@ -124,4 +137,32 @@ fn read(path: &Path) -> Result<String, Failure> {
         name: path.display().to_string(),
         source,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_behind_a_link_is_replaced_and_keeps_its_mode() {
+        let dir = std::env::temp_dir().join(format!("tollgate-keys-{}", std::process::id()));
+        make_dir(&dir).expect("a directory");
+        let (file, link) = (dir.join("followed"), dir.join("link"));
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        let set = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode));
+        let mode = || fs::metadata(&file).expect("it").permissions().mode() & 0o777;
+        write(&link, "a", 0o644).expect("new");
+        assert_eq!(mode(), 0o644);
+        set(0o640).expect("a mode");
+        write(&link, "b", 0o644).expect("replaced");
+        assert_eq!((read(&file).expect("it"), mode()), ("b".to_owned(), 0o640));
+        // A secret that everybody may read is not left so.
+        set(0o644).expect("a mode");
+        write(&link, "c", 0o600).expect("replaced");
+        assert_eq!((read(&file).expect("it"), mode()), ("c".to_owned(), 0o640));
+        assert!(fs::symlink_metadata(&link).expect("it").is_symlink());
+        fs::remove_dir_all(&dir).expect("removed");
+    }
 }
