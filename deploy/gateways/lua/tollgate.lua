@@ -112,13 +112,14 @@ end
 -- Calls that were let through because there was no domain to count them for.
 M.undecided = 0
 
--- Domains are texts; bytes that are not UTF-8 count as U+FFFD. nil, as of a missing header, is no domain: it uses up no
--- limit.
+-- Domains are texts, or whole numbers; bytes that are not UTF-8 count as U+FFFD. nil, as of a missing header, is no
+-- domain: it uses up no limit. Neither is another number, of which some digits are lost.
 local function named(domain)
     if type(domain) == "string" then
         return domain
-    elseif type(domain) == "number" then
-        return tostring(domain)
+    elseif type(domain) == "number" and domain % 1 == 0 and math.abs(domain) < 2^53 then
+        -- tostring has 14 digits, and would give one name to a hundred tenants.
+        return string.format("%.0f", domain)
     end
     M.undecided = M.undecided + 1
     return nil
