@@ -35,7 +35,7 @@ pub enum HoldFault {
 #[non_exhaustive]
 pub enum SeizeError {
     /// Nothing is staged under the id: it was never staged, it was seized (also by a seize that was given up), its time
-    /// is over, or an operator released it.
+    /// is over, an operator released it, or the limits do not name the resource: nothing is kept of it then.
     #[error("nothing is staged under this id")]
     Unknown,
     /// The aggregators did not rule on the seize.
