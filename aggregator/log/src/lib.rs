@@ -60,6 +60,18 @@ pub struct Delivered {
     pub bytes: Bytes,
 }
 
+impl Delivered {
+    /// A mark by which the record is recognised: a hash of its bytes and of the instant at which the log took it.
+    pub fn mark(&self) -> u128 {
+        let mut hasher = blake3::Hasher::new_derive_key("tollgate 2026-11 mark of a record");
+        hasher.update(&self.appended.as_micros().to_le_bytes());
+        hasher.update(&self.bytes);
+        let mut mark = [0; 16];
+        hasher.finalize_xof().fill(&mut mark);
+        u128::from_le_bytes(mark)
+    }
+}
+
 /// Identifies an append until it is answered. The caller chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);

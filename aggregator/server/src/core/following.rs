@@ -26,16 +26,6 @@ const LOOK_AGAIN_AFTER: Span = Span::from_secs(5);
 /// stopped.
 const TRUNCATED_MAX: Span = Span::from_secs(60);
 
-/// A mark by which a record is recognised: a hash of its bytes and of the instant at which the log took it.
-pub fn mark_of(delivered: &Delivered) -> u128 {
-    let mut hasher = blake3::Hasher::new_derive_key("tollgate 2026-11 mark of a record");
-    hasher.update(&delivered.appended.as_micros().to_le_bytes());
-    hasher.update(&delivered.bytes);
-    let mut mark = [0; 16];
-    hasher.finalize_xof().fill(&mut mark);
-    u128::from_le_bytes(mark)
-}
-
 impl Partition {
     /// Checks a record while the position is unverified. Returns whether the record is still to be ruled.
     pub(super) fn verify(&mut self, delivered: &Delivered, step: &mut PartitionStep<'_>) -> bool {

@@ -22,7 +22,6 @@ use tollgate_shared::wire::statement::{Denial, Scope, Statement, StatementKind};
 
 use super::candidates::RuledBeside;
 use super::counters::Counters;
-use super::following::mark_of;
 use super::snapshots::Moment;
 use super::totals::{Due, TotalsKey};
 use tollgate_limits::versions::LimitsBook;
@@ -121,7 +120,7 @@ impl Ruler {
     pub fn freeze(&mut self) -> Moment {
         let last = self.last.as_ref();
         if let Some(last) = last.filter(|last| Some(last.offset) == self.engine.applied_upto()) {
-            self.engine.set_mark(mark_of(last));
+            self.engine.set_mark(last.mark());
         }
         Moment(Box::new(self.engine.freeze()))
     }

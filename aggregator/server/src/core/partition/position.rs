@@ -3,8 +3,6 @@
 use tollgate_log::Delivered;
 use tollgate_shared::time::Timestamp;
 
-use super::super::following::mark_of;
-
 /// A position in the log.
 #[derive(Debug, Default)]
 pub struct Position {
@@ -59,7 +57,7 @@ impl Position {
     pub fn is_verified_by(&self, delivered: &Delivered, mark: Option<u128>) -> bool {
         match &self.last {
             Some(last) => last == delivered,
-            None => mark == Some(mark_of(delivered)),
+            None => mark == Some(delivered.mark()),
         }
     }
 
