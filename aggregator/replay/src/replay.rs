@@ -35,9 +35,9 @@ pub enum ReplayError {
     /// Retention has removed the beginning of the range.
     #[error("{0}")]
     Cut(Cut),
-    /// Retention has removed needed records, and no snapshot replaces them.
+    /// Retention has removed needed records, and no snapshot of this log replaces them.
     #[error(
-        "partition {partition}: offset {wanted} is wanted, the log begins at {first}, and no snapshot at or behind {first} lies beside it"
+        "partition {partition}: offset {wanted} is wanted, the log begins at {first}, and no snapshot of this log at or behind {first} lies beside it"
     )]
     Gone {
         /// The partition.

@@ -11,6 +11,7 @@
 //! partition  one partition from its beginning, or from a snapshot, to its end
 //! sequences  agents' batches that never arrived
 //! excess     why excess copies were let through, by pair
+//! snapshots  the snapshots beside the log
 //! digests    the state digests of ruling aggregators
 //! sample     the independent model beside the engine, and the cost of reordering
 //! reorder    the cost of the log's order
@@ -33,6 +34,7 @@ mod reorder;
 pub mod report;
 pub mod sample;
 mod sequences;
+mod snapshots;
 mod state_digests;
 
 use std::sync::Arc;

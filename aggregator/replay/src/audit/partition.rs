@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use tollgate_engine::engine::{Engine, Fate};
+use tollgate_engine::engine::Fate;
 use tollgate_shared::log_position::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::denial::Announced;
@@ -22,6 +22,7 @@ use super::ledger::{Ledger, Lookup, Recorded};
 use super::report::{Difference, DifferenceKind, PartitionAudit};
 use super::sample::Sample;
 use super::sequences::Sequences;
+use super::snapshots::AuditedSnapshots;
 use super::state_digests::AuditedDigests;
 use crate::range::RangePosition;
 use crate::replay::{RecordResult, Replay, ReplayError};
@@ -61,7 +62,7 @@ struct Auditor<'w, 'a> {
     logs: Vec<LogId>,
     aggregators: HashMap<u128, [u64; TICKS_THAT_VERIFY + 1]>,
     verified: u64,
-    snapshots: Vec<u64>,
+    snapshots: AuditedSnapshots,
     sequences: Sequences,
     state_digests: AuditedDigests,
     excess: ExcessLedger,
@@ -93,9 +94,6 @@ impl<'w, 'a> Auditor<'w, 'a> {
     ) -> Result<Self, ReplayError> {
         let (replay, next) = crate::start::begin(work, index)?;
         let source = work.source;
-        let mut snapshots = source.snapshots(index);
-        snapshots.retain(|upto| next <= *upto);
-        snapshots.reverse();
         let share = work.task.model.share(source.hits_bytes());
         let sample = Sample::new(index, source.partitions(), share);
         if 0 < next && sample.is_some() {
@@ -122,7 +120,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
             ledger: Ledger::default(),
             aggregators: HashMap::new(),
             verified: 0,
-            snapshots,
+            snapshots: AuditedSnapshots::new(source, index, next),
             sequences: Sequences::default(),
             state_digests: AuditedDigests::default(),
             excess: ExcessLedger::default(),
@@ -251,7 +249,9 @@ impl<'w, 'a> Auditor<'w, 'a> {
             self.weigh(delivered, &met, part);
             self.expect(delivered, part);
         }
-        self.compare_snapshot(part)
+        let replay = (self.work.source, &self.replay);
+        self.snapshots.compare(delivered, replay, part);
+        Ok(())
     }
 
     /// Counts a record, and reports remarks and differences about it.
@@ -354,42 +354,6 @@ impl<'w, 'a> Auditor<'w, 'a> {
             };
             self.ledger.expect(announced, delivered.appended, part);
         }
-    }
-
-    fn compare_snapshot(&mut self, part: &mut PartitionAudit) -> Result<(), ReplayError> {
-        let Some(upto) = self.snapshots.last().copied() else {
-            return Ok(());
-        };
-        if self.next <= upto {
-            return Ok(());
-        }
-        self.snapshots.pop();
-        let place = (self.index, "hits", upto);
-        let count = self.work.source.partitions();
-        let chunks = match self.work.source.snapshot(self.index, upto) {
-            Ok(chunks) => chunks,
-            Err(error) => {
-                let text = format!("the snapshot cannot be read: {error}");
-                part.differs(Difference::of_record(DifferenceKind::Snapshot, place, text));
-                return Ok(());
-            }
-        };
-        let found = Engine::restore(self.index, count, &chunks, &**self.replay.book());
-        let expected = self.replay.engine().digest();
-        match found.map(|engine| engine.digest()) {
-            Ok(found) if found == expected => part.snapshots += 1,
-            Ok(found) => {
-                let text = format!(
-                    "the snapshot has another state than the replay: digest {found:032x}, expected {expected:032x}"
-                );
-                part.differs(Difference::of_record(DifferenceKind::Snapshot, place, text));
-            }
-            Err(fault) => {
-                let text = format!("the snapshot is damaged: {fault}");
-                part.differs(Difference::of_record(DifferenceKind::Snapshot, place, text));
-            }
-        }
-        Ok(())
     }
 
     /// Reads recorded statements: those appended by `until`, or all.

@@ -22,6 +22,7 @@ use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 use tollgate_shared::wire::limits_document::LimitsDocument;
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
 
+/// The identity of a log, unless it is stated otherwise.
 const LOG: LogId = LogId {
     generation: 1,
     random: 5,
@@ -37,6 +38,7 @@ pub fn at(ms: u64) -> Timestamp {
 
 /// The log.
 pub struct MemoryLog {
+    id: LogId,
     engine: Engine,
     book: LimitsBook,
     limits: Vec<Delivered>,
@@ -52,7 +54,21 @@ pub struct MemoryLog {
 impl MemoryLog {
     /// A log with its identity, and with limits from the origin on.
     pub fn new(document: &str) -> Self {
+        Self::of(LOG, document)
+    }
+
+    /// The log of the next generation, with the same limits, after the topic of hits was recreated.
+    pub fn recreated(document: &str) -> Self {
+        let id = LogId {
+            generation: LOG.generation + 1,
+            ..LOG
+        };
+        Self::of(id, document)
+    }
+
+    fn of(id: LogId, document: &str) -> Self {
         let mut log = Self {
+            id,
             engine: Engine::new(0, 1),
             book: LimitsBook::default(),
             limits: Vec::new(),
@@ -62,7 +78,7 @@ impl MemoryLog {
             sequence: 0,
             begins: 0,
         };
-        let identity = RecordPen::new(&MacKey::UNPROTECTED, 0).genesis(LOG);
+        let identity = RecordPen::new(&MacKey::UNPROTECTED, 0).genesis(id);
         push(&mut log.limits, 0, identity.clone());
         log.apply(0, identity);
         log.document(0, document);
@@ -170,7 +186,7 @@ impl MemoryLog {
     pub fn tick(&mut self, ms: u64) {
         self.sequence += 1;
         let tick = Tick {
-            log: LOG,
+            log: self.id,
             aggregator: "agg-1",
             instance: 1,
             number: self.sequence,
@@ -180,8 +196,15 @@ impl MemoryLog {
 
     /// A snapshot of the state.
     pub fn snapshot(&mut self) {
-        let upto = self.engine.applied_upto().expect("a record");
+        let last = self.hits.last().expect("a record");
+        let upto = last.offset;
+        self.engine.set_mark(last.mark());
         self.snapshots.insert(upto, self.engine.snapshot());
+    }
+
+    /// Takes over the snapshots of an earlier log of this name, which was recreated.
+    pub fn keep_snapshots_of(&mut self, earlier: &Self) {
+        self.snapshots.extend(earlier.snapshots.clone());
     }
 
     /// Removes all hits that are in a snapshot, as retention does.
@@ -201,7 +224,7 @@ impl MemoryLog {
         for stated in &rulings.statements {
             let mut writer = Writer::new();
             Announced {
-                log: LOG,
+                log: self.id,
                 partition: 0,
                 resource: (&*stated.resource).into(),
                 statement: stated.statement.clone(),
@@ -213,7 +236,7 @@ impl MemoryLog {
         let position = LogPosition {
             offset,
             entry: 0,
-            generation: LOG.generation,
+            generation: self.id.generation,
         };
         Code::new(0, position)
     }

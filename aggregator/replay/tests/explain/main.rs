@@ -1,7 +1,8 @@
-//! Tests of explanations, on logs that are written in memory: which limits count after a change, and which
-//! hits after they were taken back.
+//! Tests of explanations and audits, on logs that are written in memory: which limits count after a change, which hits
+//! after they were taken back, and which snapshots are of the log.
 
 mod log;
+mod recreated;
 
 use log::{MemoryLog, at};
 use tollgate_shared::time::Timestamp;
