@@ -294,31 +294,44 @@ impl<W: Write> Copying<'_, W> {
         self.wrote(self.writer.snapshot(self.index, upto, &chunks))
     }
 
-    /// Writes the recorded statements that the range's hits caused, and all records between them.
+    /// Writes the recorded statements that the range's hits caused, and all records between them. They are found
+    /// first and written then, since those between them may be many.
     fn denials(&self, slice: Slice) -> Result<u64, ReplayError> {
+        let Some((first, last)) = self.find_denials(slice)? else {
+            return Ok(0);
+        };
+        let source = self.work.source;
+        let mut cursor = source.open(Stream::Denials, self.index, first)?;
+        let mut count = 0;
+        while let Some(records) = self.read(&mut *cursor)? {
+            let wanted = records.partition_point(|record| record.offset <= last);
+            let wanted = &records[..wanted];
+            self.wrote(self.writer.records(Stream::Denials, self.index, wanted))?;
+            count += wanted.len() as u64;
+            if records.last().is_some_and(|record| last <= record.offset) {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    /// The first and the last offset of the recorded statements that the range's hits caused, and of records that are
+    /// not statements. A range that begins with the partition has all denials from the first one on.
+    fn find_denials(&self, slice: Slice) -> Result<Option<(u64, u64)>, ReplayError> {
         let mut cursor = self.work.source.open(Stream::Denials, self.index, 0)?;
-        let (mut count, mut begun) = (0, slice.first == 0);
-        let mut waiting = Vec::new();
+        let mut found = None;
         while let Some(records) = self.read(&mut *cursor)? {
             for record in records {
                 let caused = Announced::decode(&record.bytes).ok();
                 let caused = caused.map(|announced| announced.statement.position.offset);
-                let within = caused.is_none_or(|at| slice.first <= at && at < slice.next);
-                begun |= within;
-                if !begun {
-                    continue;
-                }
-                waiting.push(record);
-                if within {
-                    count += waiting.len() as u64;
-                    for part in waiting.chunks(1_024) {
-                        self.wrote(self.writer.records(Stream::Denials, self.index, part))?;
-                    }
-                    waiting.clear();
+                if caused.is_none_or(|at| slice.first <= at && at < slice.next) {
+                    let first = found.map_or(record.offset, |(first, _)| first);
+                    found = Some((first, record.offset));
                 }
             }
         }
-        Ok(count)
+        let begins = |first| if slice.first == 0 { 0 } else { first };
+        Ok(found.map(|(first, last)| (begins(first), last)))
     }
 
     fn read(

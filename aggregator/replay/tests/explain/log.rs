@@ -202,6 +202,12 @@ impl MemoryLog {
         self.snapshots.insert(upto, self.engine.snapshot());
     }
 
+    /// What was announced first is announced again, as by an aggregator that restarts.
+    pub fn announce_again(&mut self, ms: u64) {
+        let again = self.denials.first().expect("a statement").bytes.to_vec();
+        push(&mut self.denials, ms, again);
+    }
+
     /// Takes over the snapshots of an earlier log of this name, which was recreated.
     pub fn keep_snapshots_of(&mut self, earlier: &Self) {
         self.snapshots.extend(earlier.snapshots.clone());

@@ -1,6 +1,7 @@
-//! Tests of explanations and audits, on logs that are written in memory: which limits count after a change, which hits
-//! after they were taken back, and which snapshots are of the log.
+//! Tests of explanations, audits and exports, on logs that are written in memory: which limits count after a change,
+//! which hits after they were taken back, which snapshots are of the log, and how much of a log is in memory.
 
+mod exported;
 mod log;
 mod recreated;
 
