@@ -3,6 +3,7 @@
 
 mod copies;
 mod state_digests;
+mod truncated;
 
 use std::path::Path;
 

@@ -20,8 +20,9 @@
 //! ```
 //!
 //! Partitions are independent of each other, so they are audited in parallel. Knows nothing of
-//! command lines. What stays true: there is a report only if everything that was asked for was
-//! read; a difference never depends on the load of the machine when the log was written.
+//! command lines. What stays true: a report names each partition that retention left too little of to audit, and
+//! calls nothing equal then; there is no report if anything else was not read; a difference never depends on the load
+//! of the machine when the log was written.
 
 pub mod amended;
 mod checked;
@@ -51,7 +52,8 @@ use report::{AuditReport, PartitionAudit};
 ///
 /// # Errors
 ///
-/// If something cannot be read, or cannot be ruled by this build: then there is no report.
+/// If something cannot be read, or cannot be ruled by this build: then there is no report. Retention took too much of
+/// each partition.
 pub fn audit(
     source: &dyn Source,
     task: &Task,
@@ -68,6 +70,13 @@ pub fn audit(
     let parts = side_by_side(source.partitions(), task.threads, |index| {
         partition::audit(&work, index)
     })?;
+    let mut wanted = parts.iter().filter(|part| task.range.has(part.partition));
+    let is_audited = |part: &PartitionAudit| part.not_audited.is_none();
+    if !wanted.any(is_audited)
+        && let Some(error) = parts.iter().find_map(|part| part.not_audited.clone())
+    {
+        return Err(error);
+    }
     let report = AuditReport::of(source.name(), parts, began.elapsed());
     Ok(AuditReport {
         unchecked_keys: unchecked,

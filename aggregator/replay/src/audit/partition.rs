@@ -35,15 +35,24 @@ use tollgate_log::{Delivered, Stream};
 /// written in a later turn of the log than the statements ruled before the first.
 const TICKS_THAT_VERIFY: usize = 2;
 
-/// Audits one partition.
+/// Audits one partition. If retention took what the replay of it needs, the result says so.
 pub fn audit(work: &Work<'_>, index: u32) -> Result<PartitionAudit, ReplayError> {
     let mut part = PartitionAudit::new(index);
     if !work.task.range.has(index) {
         return Ok(part);
     }
-    let mut auditor = Auditor::begin(work, index, &mut part)?;
-    auditor.run(&mut part)?;
+    match audit_into(work, &mut part) {
+        Err(error @ (ReplayError::Gone { .. } | ReplayError::Cut(_))) => {
+            part.not_audited = Some(error);
+        }
+        done => done?,
+    }
     Ok(part)
+}
+
+fn audit_into(work: &Work<'_>, part: &mut PartitionAudit) -> Result<(), ReplayError> {
+    let mut auditor = Auditor::begin(work, part.partition, part)?;
+    auditor.run(part)
 }
 
 struct Auditor<'w, 'a> {

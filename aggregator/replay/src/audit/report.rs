@@ -1,6 +1,6 @@
 //! The report of an audit: differences, remarks and counts, for programs and for people.
 //!
-//! A difference is a fault in the log: the command then exits with 1. A remark is legal and worth knowing: repeats
+//! A difference is a fault in the log: the command then exits with 1, as it does if a partition was not audited. A remark is legal and worth knowing: repeats
 //! after a restart, batches that came twice, statements at the end that are not recorded yet. Fields are only ever
 //! added. Knows nothing of how differences are found.
 
@@ -15,6 +15,7 @@ use super::amended::{BroughtAmendment, of_all};
 pub use super::difference::{Difference, DifferenceKind, Stated, scope_of};
 pub use super::excess::{ExcessByCause, PairExcess};
 pub use super::sample::ModelPart;
+use crate::replay::ReplayError;
 use crate::tags::unchecked_line;
 
 /// How many differences of one partition are kept; further ones are only counted.
@@ -72,6 +73,8 @@ pub struct PartitionAudit {
     pub differences_count: u64,
     /// What operators did, in the order of the log.
     pub amendments: Vec<BroughtAmendment>,
+    /// Why the partition was not audited, or not to its end.
+    pub not_audited: Option<ReplayError>,
     remarks: BTreeMap<&'static str, Remark>,
 }
 
@@ -105,6 +108,15 @@ impl PartitionAudit {
     }
 }
 
+/// A partition that was not audited, or not to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnauditedPartition {
+    /// The partition.
+    pub partition: u32,
+    /// Why.
+    pub reason: String,
+}
+
 /// The report of an audit.
 #[derive(Clone, Debug, Serialize)]
 pub struct AuditReport {
@@ -115,7 +127,10 @@ pub struct AuditReport {
     /// Ids of missing record keys: the tags of aggregators' records under them were not checked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unchecked_keys: Vec<String>,
-    /// Whether there is no difference.
+    /// Partitions of which retention left too little.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_audited: Vec<UnauditedPartition>,
+    /// Whether every partition was audited, and there is no difference.
     pub equal: bool,
     /// Partitions that were read.
     pub partitions: usize,
@@ -172,6 +187,14 @@ pub struct AuditReport {
     pub entries_per_second: u64,
 }
 
+impl UnauditedPartition {
+    fn of(part: &PartitionAudit) -> Option<Self> {
+        let reason = part.not_audited.as_ref()?.to_string();
+        let partition = part.partition;
+        Some(Self { partition, reason })
+    }
+}
+
 impl ModelPart {
     /// The model's figures of all partitions together.
     fn of_all(parts: &[PartitionAudit]) -> Self {
@@ -206,12 +229,15 @@ impl AuditReport {
             let by_size = b.excess.total().cmp(&a.excess.total());
             by_size.then_with(|| of(a).cmp(&of(b)))
         });
+        let not_audited: Vec<_> = parts.iter().filter_map(UnauditedPartition::of).collect();
+        let is_equal = |part: &PartitionAudit| part.differences_count == 0;
         Self {
             schema: "tollgate.audit/1",
             log,
             unchecked_keys: Vec::new(),
-            equal: parts.iter().all(|part| part.differences_count == 0),
-            partitions: parts.len(),
+            equal: not_audited.is_empty() && parts.iter().all(is_equal),
+            partitions: parts.len() - not_audited.len(),
+            not_audited,
             records: sum(&|part| part.records),
             entries,
             granted: sum(&|part| part.hits[0]),
@@ -355,10 +381,25 @@ impl fmt::Display for AuditReport {
             self.elapsed_us as f64 / 1e6,
             self.entries_per_second
         )?;
+        self.write_conclusion(f)
+    }
+}
+
+impl AuditReport {
+    fn write_conclusion(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for of in &self.not_audited {
+            writeln!(f, "not audited: {}", of.reason)?;
+        }
+        let unaudited = match self.not_audited.len() {
+            0 => String::new(),
+            1 => "; 1 partition was not audited".to_owned(),
+            count => format!("; {count} partitions were not audited"),
+        };
         match self.differences_count {
-            0 => write!(f, "equal: the log justifies what was announced"),
-            1 => write!(f, "NOT equal: 1 difference"),
-            count => write!(f, "NOT equal: {count} differences"),
+            0 if self.equal => write!(f, "equal: the log justifies what was announced"),
+            0 => write!(f, "NOT all compared: no difference in the rest{unaudited}"),
+            1 => write!(f, "NOT equal: 1 difference{unaudited}"),
+            count => write!(f, "NOT equal: {count} differences{unaudited}"),
         }
     }
 }
