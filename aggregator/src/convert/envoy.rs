@@ -21,6 +21,7 @@ use serde_yaml_ng::Value;
 use tollgate_shared::names::check_name;
 
 use super::draft::{Draft, DraftResource, LimitGrant, domain_of};
+use super::position::{YamlStep, located};
 
 /// A boolean in any spelling of YAML 1.1, which the original reads.
 #[derive(Clone, Copy, Default)]
@@ -62,6 +63,9 @@ struct Node {
     share_threshold: Truth,
     #[serde(flatten)]
     other: BTreeMap<String, Value>,
+    /// Its position in the source.
+    #[serde(skip)]
+    position: Vec<YamlStep>,
 }
 
 #[derive(Deserialize)]
@@ -139,6 +143,15 @@ impl Node {
     }
 }
 
+/// Sets the positions of descriptors and of all below them.
+fn locate(descriptors: &mut Option<Vec<Node>>, above: &[YamlStep]) {
+    for (index, node) in descriptors.iter_mut().flatten().enumerate() {
+        let step = [YamlStep::Key("descriptors"), YamlStep::Item(index)];
+        node.position = [above, &step].concat();
+        locate(&mut node.descriptors, &node.position);
+    }
+}
+
 impl NodeStep {
     /// Its text in a rule, and in a name.
     fn text(&self) -> String {
@@ -170,8 +183,10 @@ impl NodeStep {
 
 /// Reads a configuration.
 pub(super) fn read(text: &str) -> Result<Draft, String> {
-    let root: Root = serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
+    let mut root: Root = serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
+    locate(&mut root.descriptors, &[]);
     let mut reading = EnvoyReading {
+        source: text,
         domain: root.domain.clone(),
         draft: Draft::default(),
         slides: false,
@@ -186,7 +201,8 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
     Ok(reading.draft)
 }
 
-struct EnvoyReading {
+struct EnvoyReading<'t> {
+    source: &'t str,
     domain: String,
     draft: Draft,
     /// Whether some limit is a sliding window.
@@ -195,7 +211,7 @@ struct EnvoyReading {
     unlimited: Option<String>,
 }
 
-impl EnvoyReading {
+impl EnvoyReading<'_> {
     fn others(&mut self, place: &str, other: &BTreeMap<String, Value>) {
         for key in other.keys() {
             self.draft
@@ -215,9 +231,10 @@ impl EnvoyReading {
             let mut path = above.to_vec();
             path.push(node.step());
             let place = place_of(&path);
-            let alike = nodes.iter().filter(|other| other.is_alike(node));
-            if 1 < alike.count() {
-                return Err(format!("{place}: stands in this list twice"));
+            let mut alike = nodes.iter().filter(|other| other.is_alike(node));
+            if let Some(second) = alike.nth(1) {
+                let fault = format!("{place}: stands in this list twice");
+                return Err(located(self.source, &second.position, &fault));
             }
             self.others(&place, &node.other);
             if node.quota_mode.0 {
@@ -256,7 +273,7 @@ impl EnvoyReading {
         path: &[NodeStep],
     ) -> Result<(), String> {
         let place = place_of(path);
-        let grant = self.grant(&place, limit)?;
+        let grant = self.grant(&place, node, limit)?;
         let name = self.draft.name(&format!("{}.{place}", self.domain));
         let Some(above) = path.len().checked_sub(1).and_then(|len| path.get(..len)) else {
             return Ok(());
@@ -272,7 +289,7 @@ impl EnvoyReading {
             let mut path = above.to_vec();
             path.push(other.step());
             let grant = match &other.rate_limit {
-                Some(limit) => self.grant(&place_of(&path), limit)?,
+                Some(limit) => self.grant(&place_of(&path), other, limit)?,
                 None => LimitGrant::Unlimited,
             };
             domains.push((value, grant));
@@ -322,7 +339,7 @@ impl EnvoyReading {
         self.draft.rule(place, &descriptors, &keys, names)
     }
 
-    fn grant(&mut self, place: &str, limit: &RateLimit) -> Result<LimitGrant, String> {
+    fn grant(&mut self, place: &str, node: &Node, limit: &RateLimit) -> Result<LimitGrant, String> {
         self.others(place, &limit.other);
         if limit.unlimited.0 {
             return Ok(LimitGrant::Unlimited);
@@ -349,9 +366,12 @@ impl EnvoyReading {
             "month" => ("month", 30),
             "year" => ("year", 365),
             _ => {
-                return Err(format!(
+                let fault = format!(
                     "{place}: rate_limit.unit = {unit:?}: expected second, minute, hour, day, week, month or year"
-                ));
+                );
+                let unit = [YamlStep::Key("rate_limit"), YamlStep::Key("unit")];
+                let path = [&*node.position, &unit].concat();
+                return Err(located(self.source, &path, &fault));
             }
         };
         if days == 0 {

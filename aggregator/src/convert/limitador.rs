@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_yaml_ng::Value;
 
 use super::draft::{Draft, DraftResource, LimitGrant, domain_of};
+use super::position::{YamlStep, located};
 
 #[derive(Deserialize)]
 struct Limit {
@@ -79,7 +80,9 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
             }
         };
         if limit.seconds == 0 {
-            return Err(format!("{place}: seconds = 0: expected at least 1"));
+            let fault = format!("{place}: seconds = 0: expected at least 1");
+            let path = [YamlStep::Item(index), YamlStep::Key("seconds")];
+            return Err(located(text, &path, &fault));
         }
         let grant = LimitGrant::Rate(format!("{}/{}", limit.max_value, span(limit.seconds)));
         let known = resources

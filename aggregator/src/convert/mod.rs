@@ -11,6 +11,7 @@
 mod draft;
 mod envoy;
 mod limitador;
+mod position;
 
 use tollgate_limits::Limits;
 

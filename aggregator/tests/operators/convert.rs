@@ -399,19 +399,24 @@ fn an_invalid_configuration_is_refused_with_its_place() {
             "missing field `seconds`",
         ),
         (
+            "limitador",
+            "- { namespace: a, max_value: 1, seconds: 60 }\n- namespace: a\n  max_value: 1\n  seconds: 0\n",
+            "limit 2: seconds = 0: expected at least 1 at line 4 column 12",
+        ),
+        (
             "envoy-ratelimit",
             "descriptors: []",
             "missing field `domain`",
         ),
         (
             "envoy-ratelimit",
-            "{ domain: a, descriptors: [{ key: k, rate_limit: { unit: fortnight } }] }",
-            "k: rate_limit.unit = \"fortnight\": expected second, minute",
+            "domain: a\ndescriptors:\n- key: k\n  rate_limit:\n    unit: fortnight\n",
+            "k: rate_limit.unit = \"fortnight\": expected second, minute, hour, day, week, month or year at line 5 column 11",
         ),
         (
             "envoy-ratelimit",
-            "{ domain: a, descriptors: [{ key: k, value: x }, { key: k, value: x }] }",
-            "k=x: stands in this list twice",
+            "domain: a\ndescriptors:\n- key: j\n  descriptors:\n  - { key: k, value: x }\n  - { key: k, value: x }\n",
+            "j.k=x: stands in this list twice at line 6 column 5",
         ),
         (
             "envoy-ratelimit",
