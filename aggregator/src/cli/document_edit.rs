@@ -42,7 +42,18 @@ pub fn apply(text: &str, changes: &[(String, TextEdit)]) -> Result<String, NoEdi
             faults.push(|| format!("{place}: resource \"{}\": {why}", change.resource));
         }
     }
-    faults.or(document.to_string()).map_err(NoEdit)
+    let edited = with_line_ends_of(text, document.to_string());
+    faults.or(edited).map_err(NoEdit)
+}
+
+/// An edited document with the line ends of the one before. The editor ends each line with LF; if all lines ended with
+/// CRLF, they still do.
+pub(super) fn with_line_ends_of(before: &str, edited: String) -> String {
+    let count = before.matches('\n').count();
+    match 0 < count && before.matches("\r\n").count() == count {
+        true => edited.replace("\r\n", "\n").replace('\n', "\r\n"),
+        false => edited,
+    }
 }
 
 /// Faults for people: the first ones, and the number of the rest.
@@ -295,6 +306,17 @@ domains = { acme = 50 }
             assert_eq!(text, expected);
             assert!(Limits::parse(&text).is_ok(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_edit_keeps_line_ends() {
+        let crlf = |text: &str| text.replace('\n', "\r\n");
+        let changes = [set("api.search", None, rate("8/s"))];
+        let edited = apply(&crlf(DOCUMENT), &changes).expect("a good change");
+        assert_eq!(edited, crlf(&applied(&changes)));
+        let mixed = DOCUMENT.replacen('\n', "\r\n", 2);
+        let edited = apply(&mixed, &changes).expect("a good change");
+        assert_eq!(edited, applied(&changes), "of lines with both ends, LF");
     }
 
     #[test]

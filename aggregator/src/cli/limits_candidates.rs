@@ -23,7 +23,7 @@ use toml_edit::{DocumentMut, Item, TableLike};
 
 use tollgate_limits::Limits;
 
-use super::document_edit::{comments_above, precede, remove};
+use super::document_edit::{comments_above, precede, remove, with_line_ends_of};
 use super::operator::{Spoken, ended, get, limits_in_force};
 use super::output::{Format, Output};
 use super::{Global, input_name, read_input};
@@ -317,7 +317,7 @@ pub fn promoted(text: &str, resource: &str) -> Result<String, Failure> {
         comments.push_str(&above.unwrap_or_default());
         precede(table, key, &std::mem::take(&mut comments));
     }
-    let text = document.to_string();
+    let text = with_line_ends_of(text, document.to_string());
     match Limits::parse(&text) {
         Ok(_) => Ok(text),
         Err(faults) => Err(Failure::Data(faults.in_file("as promoted").to_string())),
@@ -404,6 +404,9 @@ candidate = { tiers = [{ limit = 9, window = "1s", active = "3s" }], hard = "7/s
                 "",
             );
         assert_eq!(text, expected);
+        let crlf = |text: &str| text.replace('\n', "\r\n");
+        let with_crlf = promoted(&crlf(DOCUMENT), "api.search").expect("it has one");
+        assert_eq!(with_crlf, crlf(&expected));
         let text = promoted(&text, "export").expect("it has one");
         let limits = Limits::parse(&text).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
         let class = limits.class_of("export", "anybody").expect("limits");

@@ -244,6 +244,24 @@ async fn the_candidate_of_a_pattern_is_compared_and_promoted() {
 }
 
 #[test]
+fn a_promoted_file_keeps_all_that_is_not_promoted() {
+    let crlf = |text: &str| text.replace('\n', "\r\n");
+    // With a character that has no glyph, and blank lines at the end.
+    let text = format!("# ann\u{200d}e{LIMITS}\n\n");
+    let dir = directory(&crlf(&text));
+    let old = "rate = \"1000/m\"\n[rate.\"api.search\".candidate]\nrate = \"3/m\"\n";
+    let expected = text.replace(old, "rate = \"3/m\"\n");
+    assert_ne!(expected, text);
+    let promote = "limits promote api.search --file limits.toml --reason fits";
+    let (code, shown, err) = run_line(dir.path(), &format!("{promote} --dry-run"));
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(shown, crlf(&expected).replace('\u{200d}', "\\u{200d}"));
+    assert_eq!(run_line(dir.path(), promote).0, 0);
+    let file = std::fs::read_to_string(dir.path().join("limits.toml")).expect("a file");
+    assert_eq!(file, crlf(&expected));
+}
+
+#[test]
 fn a_promoted_file_keeps_mode_and_owner() {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
     let dir = directory(LIMITS);

@@ -206,7 +206,8 @@ fn an_import_and_bans_at_once_all_come_into_force() {
 /// What a journal has in force is read beside its aggregator, and taken to another log.
 #[test]
 fn document_and_rows_of_a_journal_are_written_to_files() {
-    let dir = directory(LIMITS);
+    let document = LIMITS.replace('\n', "\r\n");
+    let dir = directory(&document);
     let served = serve(dir.path(), &[]);
     served.await_ready();
     let url = format!("http://{}", served.http);
@@ -224,7 +225,7 @@ fn document_and_rows_of_a_journal_are_written_to_files() {
     let (code, out, err) = show(&["--rows"]);
     assert_eq!((code, &*out), (0, rows), "{err}");
     let (code, out, err) = show(&[]);
-    assert_eq!((code, out.trim()), (0, LIMITS.trim()), "{err}");
+    assert_eq!((code, out), (0, document), "{err}");
     assert!(err.contains("2 domains have rows of their own"), "{err}");
     let (code, out, err) = show(&["--rows", "1"]);
     let heading = rows.lines().next();
