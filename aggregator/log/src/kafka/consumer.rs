@@ -2,7 +2,8 @@
 //!
 //! Each partition is assigned by hand when it is followed, from the requested offset on. What stays true:
 //! records of a follow are delivered in order and once; a `Gap` is sent before the records behind it;
-//! `CaughtUp` is sent once, when everything that existed at the beginning was delivered.
+//! `CaughtUp` is sent once, when everything that existed at the beginning was delivered; another client changes
+//! nothing of that.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use rdkafka::{ClientContext, Offset, TopicPartitionList};
 use tollgate_shared::time::Timestamp;
 
 use super::super::{Delivered, LogEvent, LogSender, Stream};
-use super::topics::{self, Names};
+use super::topics::{self, Names, TopicPartition};
 use super::{KafkaConfig, KafkaFault, producer, properties};
 
 /// About how many bytes are delivered at once.
@@ -48,12 +49,28 @@ pub(super) fn create(config: &KafkaConfig) -> Result<Client, KafkaFault> {
         .map_err(properties::fault_of)
 }
 
-/// A follow that the owner requested.
+/// A follow that has yet to begin, or to be resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WantedFollow {
     pub stream: Stream,
     pub partition: u32,
-    pub from: u64,
+    pub from: FollowFrom,
+}
+
+impl WantedFollow {
+    /// Whether both are of the same partition.
+    pub fn is_of_partition(&self, other: &Self) -> bool {
+        (self.stream, self.partition) == (other.stream, other.partition)
+    }
+}
+
+/// Where a follow begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FollowFrom {
+    /// At the offset that the owner requested.
+    Offset(u64),
+    /// At the position that the follow had when the client was replaced.
+    Position,
 }
 
 /// The consumer and the partitions that it follows.
@@ -77,6 +94,8 @@ struct Follow {
     next: u64,
     /// The partition's end when following began; `None` once `CaughtUp` was sent.
     target: Option<u64>,
+    /// Whether the client fetches the partition; false from when the client was replaced until the follow is resumed.
+    is_assigned: bool,
 }
 
 impl Follows {
@@ -97,27 +116,36 @@ impl Follows {
         &self.client
     }
 
+    /// The partition as Kafka names it.
+    pub fn named(&self, wanted: &WantedFollow) -> TopicPartition {
+        let topic = self.names.of_stream(wanted.stream);
+        (topic.to_owned(), number_of(wanted.partition))
+    }
+
     /// One followed partition of each topic.
-    pub fn one_of_each(&self) -> Vec<(String, i32)> {
-        let mut one: Vec<(String, i32)> = Vec::new();
+    pub fn one_of_each(&self) -> Vec<TopicPartition> {
+        let mut one: Vec<TopicPartition> = Vec::new();
         for (stream, partition) in self.follows.keys() {
             let topic = self.names.of_stream(*stream);
             if one.iter().all(|(known, _)| known != topic) {
-                one.push((topic.to_owned(), i32::try_from(*partition).unwrap_or(0)));
+                one.push((topic.to_owned(), number_of(*partition)));
             }
         }
         one
     }
 
-    /// Begins a follow. If Kafka does not answer, nothing changes.
+    /// Begins a follow, or resumes it. If Kafka does not answer, nothing changes.
     pub fn begin(&mut self, wanted: WantedFollow) -> KafkaResult<()> {
-        let WantedFollow {
-            stream,
-            partition,
-            from,
-        } = wanted;
+        let (stream, partition) = (wanted.stream, wanted.partition);
+        match wanted.from {
+            FollowFrom::Offset(from) => self.begin_at(stream, partition, from),
+            FollowFrom::Position => self.resume(stream, partition),
+        }
+    }
+
+    fn begin_at(&mut self, stream: Stream, partition: u32, from: u64) -> KafkaResult<()> {
         if topics::partitions_of(stream, self.partitions) <= partition {
-            self.emit_following(wanted);
+            self.emit_following(stream, partition, from);
             self.emit(LogEvent::Broken {
                 stream,
                 partition,
@@ -126,26 +154,16 @@ impl Follows {
             });
             return Ok(());
         }
-        let number = i32::try_from(partition).unwrap_or(i32::MAX);
-        let topic = self.names.of_stream(stream);
-        let (first, end) = self.client.fetch_watermarks(topic, number, ENDS_WITHIN)?;
-        let (first, end) = (unsigned(first), unsigned(end));
+        let (first, end) = self.ends(stream, partition)?;
         let start = if from < first || end < from {
             first
         } else {
             from
         };
-        if self.follows.remove(&(stream, partition)).is_some() {
-            let mut gone = TopicPartitionList::new();
-            gone.add_partition(topic, number);
-            self.client.incremental_unassign(&gone)?;
-        }
-        let mut come = TopicPartitionList::new();
-        let offset = Offset::Offset(i64::try_from(start).unwrap_or(i64::MAX));
-        come.add_partition_offset(topic, number, offset)?;
-        self.client.incremental_assign(&come)?;
+        self.end(stream, partition)?;
+        self.assign(stream, partition, start)?;
 
-        self.emit_following(wanted);
+        self.emit_following(stream, partition, from);
         if start != from {
             self.emit(LogEvent::Gap {
                 stream,
@@ -158,6 +176,7 @@ impl Follows {
             appended_ms: 0,
             next: start,
             target: Some(end),
+            is_assigned: true,
         };
         let caught_up = follow.caught_up(stream, partition);
         self.follows.insert((stream, partition), follow);
@@ -165,59 +184,83 @@ impl Follows {
         Ok(())
     }
 
-    /// Goes on with another client, from the current positions, or from the beginning of a log that was
-    /// recreated. If Kafka does not answer, nothing changes.
-    pub fn replace(&mut self, client: Client) -> KafkaResult<()> {
+    /// Goes on with another client. Returns the follows, each of which is to be resumed.
+    pub fn replace(&mut self, client: Client) -> Vec<WantedFollow> {
         self.flush();
-        let mut found = Vec::new();
-        let mut all = TopicPartitionList::new();
-        for (&(stream, partition), follow) in &self.follows {
-            let topic = self.names.of_stream(stream);
-            let number = i32::try_from(partition).unwrap_or(i32::MAX);
-            let (first, end) = client.fetch_watermarks(topic, number, ENDS_WITHIN)?;
-            let (first, end) = (unsigned(first), unsigned(end));
-            let stands = first <= follow.next && follow.next <= end;
-            let start = match stands && !is_recreated(&client, (topic, number), first, follow)? {
-                true => follow.next,
-                false => first,
-            };
-            let offset = Offset::Offset(i64::try_from(start).unwrap_or(i64::MAX));
-            all.add_partition_offset(topic, number, offset)?;
-            found.push(((stream, partition), start, end));
-        }
-        client.incremental_assign(&all)?;
         self.client = client;
-        for ((stream, partition), start, end) in found {
-            let Some(follow) = self.follows.get_mut(&(stream, partition)) else {
-                continue;
-            };
-            let wanted = std::mem::replace(&mut follow.next, start);
-            if start < wanted {
-                follow.appended_ms = 0;
-                follow.target = follow.target.map(|_| end);
-            }
-            let caught_up = follow.caught_up(stream, partition);
-            if start != wanted {
-                self.emit(LogEvent::Gap {
+        let follows = self.follows.iter_mut();
+        follows
+            .map(|(&(stream, partition), follow)| {
+                follow.is_assigned = false;
+                WantedFollow {
                     stream,
                     partition,
-                    wanted,
-                    next: start,
-                });
-            }
-            caught_up.into_iter().for_each(|event| self.emit(event));
+                    from: FollowFrom::Position,
+                }
+            })
+            .collect()
+    }
+
+    /// Resumes a follow from its position, or from the beginning of a log that was recreated.
+    fn resume(&mut self, stream: Stream, partition: u32) -> KafkaResult<()> {
+        let follow = self.follows.get(&(stream, partition));
+        let Some(follow) = follow.filter(|follow| !follow.is_assigned) else {
+            return Ok(());
+        };
+        let (first, end) = self.ends(stream, partition)?;
+        let place = (self.names.of_stream(stream), number_of(partition));
+        let stands = first <= follow.next && follow.next <= end;
+        let start = match stands && !is_recreated(&self.client, place, first, follow)? {
+            true => follow.next,
+            false => first,
+        };
+        self.assign(stream, partition, start)?;
+        let Some(follow) = self.follows.get_mut(&(stream, partition)) else {
+            return Ok(());
+        };
+        follow.is_assigned = true;
+        let wanted = std::mem::replace(&mut follow.next, start);
+        if start < wanted {
+            follow.appended_ms = 0;
+            follow.target = follow.target.map(|_| end);
         }
+        let caught_up = follow.caught_up(stream, partition);
+        if start != wanted {
+            self.emit(LogEvent::Gap {
+                stream,
+                partition,
+                wanted,
+                next: start,
+            });
+        }
+        caught_up.into_iter().for_each(|event| self.emit(event));
         Ok(())
+    }
+
+    /// The offsets of a partition's first record and of its end.
+    fn ends(&self, stream: Stream, partition: u32) -> KafkaResult<(u64, u64)> {
+        let (topic, number) = (self.names.of_stream(stream), number_of(partition));
+        let ends = self.client.fetch_watermarks(topic, number, ENDS_WITHIN)?;
+        Ok((unsigned(ends.0), unsigned(ends.1)))
+    }
+
+    /// Has the client fetch a partition from an offset on.
+    fn assign(&self, stream: Stream, partition: u32, start: u64) -> KafkaResult<()> {
+        let mut come = TopicPartitionList::new();
+        let offset = Offset::Offset(i64::try_from(start).unwrap_or(i64::MAX));
+        let topic = self.names.of_stream(stream);
+        come.add_partition_offset(topic, number_of(partition), offset)?;
+        self.client.incremental_assign(&come)
     }
 
     /// Ends a follow, if there is one.
     pub fn end(&mut self, stream: Stream, partition: u32) -> KafkaResult<()> {
-        if self.follows.remove(&(stream, partition)).is_none() {
+        let ended = self.follows.remove(&(stream, partition));
+        if ended.is_none_or(|follow| !follow.is_assigned) {
             return Ok(());
         }
         let mut gone = TopicPartitionList::new();
-        let number = i32::try_from(partition).unwrap_or(i32::MAX);
-        gone.add_partition(self.names.of_stream(stream), number);
+        gone.add_partition(self.names.of_stream(stream), number_of(partition));
         self.client.incremental_unassign(&gone)
     }
 
@@ -270,11 +313,11 @@ impl Follows {
         .flush();
     }
 
-    fn emit_following(&self, wanted: WantedFollow) {
+    fn emit_following(&self, stream: Stream, partition: u32, from: u64) {
         self.emit(LogEvent::Following {
-            stream: wanted.stream,
-            partition: wanted.partition,
-            from: wanted.from,
+            stream,
+            partition,
+            from,
         });
     }
 
@@ -383,6 +426,11 @@ impl Follow {
             next: self.next,
         })
     }
+}
+
+/// A partition's number as Kafka has it.
+fn number_of(partition: u32) -> i32 {
+    i32::try_from(partition).unwrap_or(i32::MAX)
 }
 
 /// Converts an offset or time, which is never negative if it is known.

@@ -25,6 +25,7 @@
 
 mod consumer;
 mod dead_letters;
+mod leaderless;
 mod member;
 mod members;
 mod producer;
@@ -281,7 +282,7 @@ impl Log for KafkaLog {
         self.send(thread::LogCommand::Follow(consumer::WantedFollow {
             stream,
             partition,
-            from,
+            from: consumer::FollowFrom::Offset(from),
         }));
     }
 

@@ -7,10 +7,14 @@
 //! ```
 //!
 //! A client that knew a topic before it was deleted does not find a topic that was created in its place. So
-//! clients are recreated with the topic, and also if they have lost every broker for good (`reach`).
+//! clients are recreated with the topic, and also if they have lost every broker for good (`reach`). A partition
+//! without a leader looks the same to the client library; no other client would find it, so it only waits.
 //!
-//! What stays true: `Down` and `Up` alternate, beginning with `Down`; follows begin in the order in which the
-//! owner requested them; after `Closed` come only refusals.
+//! What stays true: `Down` and `Up` alternate, beginning with `Down`; follows of a partition begin in the order in
+//! which the owner requested them, and keep no other partition waiting; after `Closed` come only refusals.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -20,7 +24,8 @@ use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
 
 use super::super::{AppendError, LogEvent, LogSender, Stream, Ticket};
-use super::consumer::{self, Follows, WantedFollow};
+use super::consumer::{self, FollowFrom, Follows, WantedFollow};
+use super::leaderless::LeaderlessLines;
 use super::producer::ProducerShared;
 use super::{KafkaConfig, KafkaFault, Missing, reach, reason, rights, topics};
 
@@ -30,6 +35,10 @@ const DELIVER_WAIT: Duration = Duration::from_millis(10);
 
 /// How often something that failed is tried again.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
+
+/// After this time a round that tries to begin follows goes no further, if one has failed: a broker that is silent
+/// takes a second for each of its partitions, in which nothing is delivered.
+const ROUND_MAX: Duration = Duration::from_millis(500);
 
 /// For how long a broker may not know an existing topic: brokers learn of a new topic, or of their own part in
 /// it, one after the other.
@@ -64,25 +73,9 @@ pub(super) fn start(
     config: KafkaConfig,
     events: LogSender,
 ) -> Result<(ProducerShared, Sender<LogCommand>), KafkaFault> {
-    let client = consumer::create(&config)?;
-    let shared = ProducerShared::create(&config, events.clone())?;
     let (commands, inbox) = channel();
-    let worker = Worker {
-        follows: Follows::new(&config, client, events.clone()),
-        config,
-        shared: shared.clone(),
-        inbox,
-        events,
-        waiting: VecDeque::new(),
-        closing: false,
-        down: false,
-        may_not_read: false,
-        topics_gone: false,
-        unknown_since: None,
-        silence: reach::Silence::default(),
-        answered_at: Instant::now(),
-        reported_at: None,
-    };
+    let worker = Worker::new(config, inbox, events)?;
+    let shared = worker.shared.clone();
     std::thread::Builder::new()
         .name("kafka".to_owned())
         .spawn(move || worker.run())
@@ -98,7 +91,7 @@ struct Worker {
     shared: ProducerShared,
     inbox: Receiver<LogCommand>,
     events: LogSender,
-    /// Follows that have not begun.
+    /// Follows that have not begun, or are to be resumed.
     waiting: VecDeque<WantedFollow>,
     closing: bool,
     down: bool,
@@ -114,30 +107,42 @@ struct Worker {
     answered_at: Instant,
     /// When Kafka's refusals were last logged.
     reported_at: Option<Instant>,
+    /// Lines about partitions without a leader.
+    leaderless_lines: LeaderlessLines,
 }
 
 impl Worker {
+    fn new(
+        config: KafkaConfig,
+        inbox: Receiver<LogCommand>,
+        events: LogSender,
+    ) -> Result<Self, KafkaFault> {
+        let client = consumer::create(&config)?;
+        Ok(Self {
+            follows: Follows::new(&config, client, events.clone()),
+            shared: ProducerShared::create(&config, events.clone())?,
+            config,
+            inbox,
+            events,
+            waiting: VecDeque::new(),
+            closing: false,
+            down: false,
+            may_not_read: false,
+            topics_gone: false,
+            unknown_since: None,
+            silence: reach::Silence::default(),
+            answered_at: Instant::now(),
+            reported_at: None,
+            leaderless_lines: LeaderlessLines::default(),
+        })
+    }
+
     fn run(mut self) {
         self.prepare();
         let mut try_again = Instant::now();
         while !self.closing {
-            self.take_commands();
             let due = try_again <= Instant::now();
-            if due {
-                self.begin_follows();
-                self.look_after();
-            }
-            let (records, faults) = self.follows.deliver(DELIVER_WAIT);
-            if 0 < records {
-                self.answered_at = Instant::now();
-            }
-            for error in &faults {
-                tracing::debug!(%error, "kafka consumer");
-                self.note(error);
-            }
-            if !faults.is_empty() {
-                self.probe();
-            }
+            self.turn(due);
             if due && (self.down || !self.waiting.is_empty()) {
                 try_again = Instant::now() + RETRY_EVERY;
             }
@@ -155,6 +160,26 @@ impl Worker {
             if let LogCommand::Refuse { ticket, error } = command {
                 refuse(&events, ticket, error);
             }
+        }
+    }
+
+    /// Takes commands and delivers; if it is `due`, begins follows and checks what may be wrong.
+    fn turn(&mut self, due: bool) {
+        self.take_commands();
+        if due {
+            self.begin_follows();
+            self.look_after();
+        }
+        let (records, faults) = self.follows.deliver(DELIVER_WAIT);
+        if 0 < records {
+            self.answered_at = Instant::now();
+        }
+        for error in &faults {
+            tracing::debug!(%error, "kafka consumer");
+            self.note(error);
+        }
+        if !faults.is_empty() {
+            self.probe();
         }
     }
 
@@ -213,13 +238,26 @@ impl Worker {
         }
     }
 
+    /// Tries each waiting follow once. Those that fail wait for the next round, behind the others and before later
+    /// follows of their partitions.
     fn begin_follows(&mut self) {
-        while let Some(wanted) = self.waiting.front().copied() {
-            if let Err(error) = self.follows.begin(wanted) {
-                self.suspect(&error);
-                return;
+        let begun = Instant::now();
+        let (mut untried, mut failed) = (VecDeque::new(), VecDeque::<WantedFollow>::new());
+        let mut faults = Vec::new();
+        for wanted in std::mem::take(&mut self.waiting) {
+            if failed.iter().any(|before| before.is_of_partition(&wanted)) {
+                failed.push_back(wanted);
+            } else if !failed.is_empty() && ROUND_MAX <= begun.elapsed() {
+                untried.push_back(wanted);
+            } else if let Err(error) = self.follows.begin(wanted) {
+                failed.push_back(wanted);
+                faults.push((wanted, error));
             }
-            self.waiting.pop_front();
+        }
+        untried.append(&mut failed);
+        self.waiting = untried;
+        if !faults.is_empty() {
+            self.probe_after(&faults);
         }
     }
 
@@ -231,11 +269,6 @@ impl Worker {
         if self.shared.take_suspicion() || self.down || QUIET_MAX <= self.answered_at.elapsed() {
             self.probe();
         }
-    }
-
-    fn suspect(&mut self, error: &KafkaError) {
-        self.note(error);
-        self.probe();
     }
 
     /// Notes what a fault says; only a probe shows whether it is true.
@@ -258,7 +291,24 @@ impl Worker {
 
     /// Asks whether Kafka is there.
     fn probe(&mut self) {
-        let asked = topics::probe(&self.config, self.follows.client())
+        self.probe_after(&[]);
+    }
+
+    /// Asks whether Kafka is there, after follows that could not begin.
+    fn probe_after(&mut self, faults: &[(WantedFollow, KafkaError)]) {
+        let found = topics::probe(&self.config, self.follows.client());
+        for (wanted, error) in faults {
+            // A partition without a leader is unknown to any client.
+            let may_be_lost = match &found {
+                Ok(leaderless) => !leaderless.contains(&self.follows.named(wanted)),
+                Err(fault) => matches!(fault, KafkaFault::Missing { .. }),
+            };
+            if may_be_lost || !consumer::is_about_an_unknown_topic(error) {
+                self.note(error);
+            }
+        }
+        let asked = found
+            .map(|leaderless| self.leaderless_lines.log(&leaderless))
             .and_then(|()| self.shared.may_write())
             .and_then(|()| self.may_read());
         self.answered_at = Instant::now();
@@ -303,14 +353,16 @@ impl Worker {
         self.topics_gone || self.unknown_since.is_some_and(lost)
     }
 
-    /// Goes on with new clients; if Kafka does not answer, tries again later. The next check sends `Up`.
+    /// Goes on with new clients. The next round resumes the follows, before others of their partitions begin.
     fn begin_again(&mut self, client: Result<consumer::Client, KafkaFault>) {
-        let replaced = match client {
-            Ok(client) => self.follows.replace(client).map_err(|e| e.to_string()),
-            Err(fault) => Err(fault.to_string()),
+        let client = match client {
+            Ok(client) => client,
+            Err(fault) => return self.report_down(fault.to_string()),
         };
-        if let Err(why) = replaced {
-            return self.report_down(why);
+        self.waiting
+            .retain(|wanted| wanted.from != FollowFrom::Position);
+        for wanted in self.follows.replace(client) {
+            self.waiting.push_front(wanted);
         }
         (self.topics_gone, self.unknown_since) = (false, None);
         self.shared.doubt();

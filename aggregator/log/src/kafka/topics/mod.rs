@@ -314,24 +314,41 @@ fn check(report: TopicReport) -> Result<(), KafkaFault> {
 /// How long the query whether a topic exists may take.
 const FOUND_WITHIN: Duration = Duration::from_secs(1);
 
-/// Asks whether the brokers answer and know the topics.
-pub(super) fn probe(config: &KafkaConfig, client: &Client) -> Result<(), KafkaFault> {
-    for topic in Topic::ALL.into_iter().filter(|topic| topic.is_required()) {
-        find(config, client, topic)?;
+/// A partition of a topic: the topic's name and the partition's number.
+pub(super) type TopicPartition = (String, i32);
+
+/// Asks whether the brokers answer and know the topics. Returns the partitions that have no leader.
+pub(super) fn probe(
+    config: &KafkaConfig,
+    client: &Client,
+) -> Result<Vec<TopicPartition>, KafkaFault> {
+    let required = Topic::ALL.into_iter().filter(|topic| topic.is_required());
+    let mut leaderless = Vec::new();
+    for topic in required {
+        leaderless.extend(find(config, client, topic)?);
     }
-    Ok(())
+    Ok(leaderless)
 }
 
-/// Asks whether the brokers answer and know a topic.
-pub(super) fn find(config: &KafkaConfig, client: &Client, topic: Topic) -> Result<(), KafkaFault> {
+/// Asks whether the brokers answer and know a topic. Returns its partitions that have no leader.
+pub(super) fn find(
+    config: &KafkaConfig,
+    client: &Client,
+    topic: Topic,
+) -> Result<Vec<TopicPartition>, KafkaFault> {
     let name = name(config, topic);
     let metadata = client
         .fetch_metadata(Some(&name), FOUND_WITHIN)
         .map_err(|error| cluster::unreachable(config, &error))?;
-    let Some(error) = metadata.topics().iter().find_map(|found| found.error()) else {
-        return Ok(());
-    };
-    Err(not_found(&name, RDKafkaErrorCode::from(error)))
+    let topics = metadata.topics();
+    if let Some(error) = topics.iter().find_map(|found| found.error()) {
+        return Err(not_found(&name, RDKafkaErrorCode::from(error)));
+    }
+    let partitions = topics.iter().flat_map(|found| found.partitions());
+    let leaderless = partitions.filter(|partition| partition.leader() < 0);
+    Ok(leaderless
+        .map(|partition| (name.clone(), partition.id()))
+        .collect())
 }
 
 /// The fault for this answer of brokers to a query about a topic.
