@@ -9,13 +9,11 @@
 //!
 //! Slow work is done beside the loop: encoding, compressing, reading and rebuilding a state. Knows nothing of
 //! rules. What stays true: restoring begins with the newest intact snapshot; a snapshot that is passed over is
-//! logged with the reason; while Kafka does not answer, reading is tried again, because a partition ruled without
-//! its snapshot would lack hits.
+//! logged with the reason; while Kafka does not answer, reading is tried again (`restore_queue`), because a partition
+//! ruled without its snapshot would lack hits.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -23,6 +21,7 @@ use tollgate_engine::engine::SnapshotFault;
 use tollgate_limits::RULES;
 use tollgate_shared::wire::link::Member as Other;
 
+use super::restore_queue::{RestoreJob, RestoreQueue};
 use crate::ServeError;
 use crate::core::assignment::{Known, Restored};
 use crate::core::event::Event;
@@ -33,9 +32,6 @@ use tollgate_log::kafka::{
     Commits, GroupEvent, KafkaConfig, Member, MemberRecord, Registry, StateError, StateReader,
     StateTopic, StateWriter, Written,
 };
-
-/// How long to wait before restoring is tried again while Kafka does not answer.
-const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// How long leaving the group may take. The process has to end within 5 s, and the log has to be closed too.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
@@ -49,18 +45,12 @@ struct Save {
     moment: Moment,
 }
 
-struct Restore {
-    partition: u32,
-    attempt: u64,
-    known: Box<Known>,
-}
-
 /// This process's place in the fleet.
 pub struct Fleet {
     member: Member,
     registry: Registry,
     saves: Sender<Save>,
-    restores: Sender<Restore>,
+    restores: Arc<RestoreQueue>,
 }
 
 /// The settings of a fleet's member.
@@ -101,22 +91,20 @@ impl Fleet {
         let kafka = place.kafka.clone();
         let state = StateTopic::new(kafka.clone(), RULES);
         let (saves, saving) = channel();
-        let (restores, restoring) = channel();
+        let restores = Arc::new(RestoreQueue::default());
         let registry = register(&place, found, others, events.clone())?;
         let rules = registry.rules();
-        let ours = Mutex::new(BTreeSet::new());
-        let to_core = events.clone();
+        let (ours, to_core) = (Arc::clone(&restores), events.clone());
         let member = Member::join(
             kafka.clone(),
             Arc::new(move |event| {
-                let mut ours = ours.lock().unwrap_or_else(PoisonError::into_inner);
                 let event = match event {
                     GroupEvent::Assigned(partitions) => {
-                        ours.extend(partitions.iter().copied());
+                        ours.assigned(&partitions);
                         Event::Assigned(partitions)
                     }
                     GroupEvent::Revoked(partitions) => {
-                        ours.retain(|partition| !partitions.contains(partition));
+                        ours.revoked(&partitions);
                         Event::Revoked(partitions)
                     }
                     GroupEvent::Fenced(text) => {
@@ -125,7 +113,7 @@ impl Fleet {
                         return;
                     }
                 };
-                rules.announce(ours.iter().copied().collect());
+                rules.announce(ours.ours());
                 let _ = to_core.blocking_send(event);
             }),
         )?;
@@ -136,10 +124,9 @@ impl Fleet {
             events: events.clone(),
         };
         spawn("snapshots", move || writer.run(saving))?;
-        let restoring = Arc::new(Mutex::new(restoring));
         for _ in 0..RESTORED_AT_ONCE {
             let (reader, partitions) = (state.reader()?, kafka.partitions);
-            let (jobs, events) = (Arc::clone(&restoring), events.clone());
+            let (jobs, events) = (Arc::clone(&restores), events.clone());
             spawn("restoring", move || {
                 restore_all(reader, partitions, &jobs, &events);
             })?;
@@ -164,17 +151,20 @@ impl Fleet {
 
     /// Restores a partition, in a reader's thread.
     pub fn restore(&self, partition: u32, attempt: u64, known: Box<Known>) {
-        let _ = self.restores.send(Restore {
-            partition,
-            attempt,
-            known,
-        });
+        self.restores
+            .push(RestoreJob::new(partition, attempt, known));
     }
 
     /// Leaves the group, so that other members take over at once.
     pub fn leave(&self) {
         self.registry.leave(LEAVE_WITHIN / 2);
         self.member.leave(LEAVE_WITHIN);
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.restores.close();
     }
 }
 
@@ -279,44 +269,42 @@ impl Saving {
 fn restore_all(
     mut reader: StateReader,
     partitions: u32,
-    jobs: &Mutex<Receiver<Restore>>,
+    jobs: &RestoreQueue,
     events: &mpsc::Sender<Event>,
 ) {
-    let next = || {
-        let jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.recv().ok()
-    };
-    while let Some(job) = next() {
+    while let Some(job) = jobs.next() {
         let _inside = tracing::info_span!("recovery", partition = job.partition).entered();
-        let restored = loop {
-            match restore(&reader, partitions, &job) {
-                Ok(restored) => break restored,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot restore yet");
-                    std::thread::sleep(RETRY_AFTER);
-                    if events.is_closed() {
-                        return;
-                    }
-                    // The client itself may be the problem: it may have lost every broker, or a topic.
-                    match reader.reopen() {
-                        Ok(fresh) => reader = fresh,
-                        Err(fault) => tracing::warn!(%fault, "no other client can be created"),
-                    }
+        match restore(&reader, partitions, &job) {
+            Ok(restored) => {
+                let event = Event::Restored {
+                    partition: job.partition,
+                    attempt: job.attempt,
+                    restored,
+                };
+                if events.blocking_send(event).is_err() {
+                    return;
                 }
             }
-        };
-        let event = Event::Restored {
-            partition: job.partition,
-            attempt: job.attempt,
-            restored,
-        };
-        if events.blocking_send(event).is_err() {
-            return;
+            Err(error) => {
+                jobs.failed(job, &error);
+                if events.is_closed() {
+                    return;
+                }
+                // The client itself may be the problem: it may have lost every broker, or a topic.
+                match reader.reopen() {
+                    Ok(fresh) => reader = fresh,
+                    Err(fault) => tracing::warn!(%fault, "no other client can be created"),
+                }
+            }
         }
     }
 }
 
-fn restore(reader: &StateReader, partitions: u32, job: &Restore) -> Result<Restored, StateError> {
+fn restore(
+    reader: &StateReader,
+    partitions: u32,
+    job: &RestoreJob,
+) -> Result<Restored, StateError> {
     let partition = job.partition;
     let mut skipped = 0;
     for candidate in reader.candidates(partition)? {

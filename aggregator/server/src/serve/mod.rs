@@ -17,6 +17,8 @@ mod fleet;
 mod limits_file;
 mod log;
 mod parked;
+#[cfg(feature = "kafka")]
+mod restore_queue;
 mod run;
 mod saver;
 mod secure;
