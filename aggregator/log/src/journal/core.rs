@@ -16,7 +16,7 @@ use bytes::Bytes;
 use tollgate_shared::log_lines::LineInterval;
 use tollgate_shared::time::{Span, Timestamp};
 
-use super::super::{Answer, Append, AppendError, Delivered, LogEvent, Stream, Ticket};
+use super::super::{Answer, Append, AppendError, LogEvent, Stream, Ticket};
 use super::awaited::Awaited;
 use super::disk::Disk;
 use super::displaced;
@@ -24,9 +24,10 @@ use super::end_recorder::EndRecorder;
 use super::error::OpenError;
 use super::layout;
 use super::opening::{self, OpenReport};
-use super::partition::{Appended, Partition, Terms};
+use super::partition::{Partition, Terms};
 use super::retention::Bounds;
 use super::segment::JournalCursor;
+use super::slot::{Follower, JournalSlot};
 use super::snapshots::Snapshots;
 use super::{Ack, JournalConfig, RECORD_BYTES_MAX};
 
@@ -85,18 +86,6 @@ pub struct Core {
     /// Lines about segments that cannot be begun or removed, and about ends that cannot be recorded.
     trouble_lines: [LineInterval; 3],
     _lock: Box<dyn Send>,
-}
-
-struct JournalSlot {
-    partition: Partition,
-    staged: Vec<(Ticket, Bytes)>,
-    follower: Option<Follower>,
-}
-
-struct Follower {
-    cursor: JournalCursor,
-    /// The partition's end when following began; `None` once `CaughtUp` was sent.
-    target: Option<u64>,
 }
 
 impl Core {
@@ -405,96 +394,6 @@ impl Core {
                     taken: None,
                 });
             }
-        }
-    }
-}
-
-impl JournalSlot {
-    /// Delivers new records from memory to a follower that already has every earlier one.
-    fn deliver_new(
-        &mut self,
-        Appended { base, append_ms }: Appended,
-        staged: Vec<(Ticket, Bytes)>,
-        emit: &mut dyn FnMut(LogEvent),
-    ) {
-        let Some(follower) = &mut self.follower else {
-            return;
-        };
-        if follower.cursor.next == base {
-            follower.cursor.move_to(self.partition.next);
-            let record = |(offset, (_, bytes))| Delivered {
-                offset,
-                appended: Timestamp::from_millis(append_ms),
-                bytes,
-            };
-            emit(LogEvent::Delivered {
-                stream: self.partition.stream,
-                partition: self.partition.index,
-                records: (base..).zip(staged).map(record).collect(),
-            });
-        }
-    }
-
-    /// Reads at least this many bytes for a follower that is behind, if there are so many, and little more. Returns
-    /// true if the follower is still behind.
-    fn feed(&mut self, bytes: usize, emit: &mut dyn FnMut(LogEvent)) -> bool {
-        let Some(follower) = &mut self.follower else {
-            return false;
-        };
-        let (stream, partition) = (self.partition.stream, self.partition.index);
-        let first = self.partition.first();
-        if follower.cursor.next < first {
-            emit(LogEvent::Gap {
-                stream,
-                partition,
-                wanted: follower.cursor.next,
-                next: first,
-            });
-            follower.cursor.move_to(first);
-        }
-        let mut read_bytes = 0;
-        while follower.cursor.next < self.partition.next && read_bytes < bytes {
-            let mut records = Vec::new();
-            let read = self.partition.read(&mut follower.cursor, &mut records);
-            read_bytes += records.iter().map(|r| r.bytes.len()).sum::<usize>();
-            if !records.is_empty() {
-                emit(LogEvent::Delivered {
-                    stream,
-                    partition,
-                    records,
-                });
-            }
-            if let Err(error) = read {
-                emit(LogEvent::Broken {
-                    stream,
-                    partition,
-                    next: follower.cursor.next,
-                    why: error.to_string(),
-                });
-                self.follower = None;
-                return false;
-            }
-        }
-        let reached = follower.cursor.next;
-        follower.report_caught_up(&self.partition, reached, emit);
-        reached < self.partition.next
-    }
-}
-
-impl Follower {
-    fn report_caught_up(
-        &mut self,
-        partition: &Partition,
-        reached: u64,
-        emit: &mut dyn FnMut(LogEvent),
-    ) {
-        if self.target.is_some_and(|target| target <= reached) {
-            self.target = None;
-            emit(LogEvent::CaughtUp {
-                stream: partition.stream,
-                partition: partition.index,
-                next: reached,
-            });
         }
     }
 }

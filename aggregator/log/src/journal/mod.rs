@@ -36,6 +36,7 @@ pub mod reader;
 mod recovery;
 mod retention;
 mod segment;
+mod slot;
 pub mod snapshots;
 #[cfg(test)]
 mod tests;
