@@ -132,8 +132,9 @@ pub enum LogEvent {
         /// The offset at which delivery goes on.
         next: u64,
     },
-    /// A followed partition cannot be read any further: its medium is damaged, or refuses access. Its delivery
-    /// has ended; the log neither skips nor guesses what comes next. Another `follow` tries again.
+    /// A followed partition cannot be read any further: its content is damaged, or the log has no such partition. Its
+    /// delivery has ended; the log neither skips nor guesses what comes next. Another `follow` tries again. A medium
+    /// that only refuses a read is no reason: the log tries again by itself.
     Broken {
         /// The stream.
         stream: Stream,

@@ -43,8 +43,8 @@ const TIDY_EVERY_MS: u64 = 1_000;
 /// again. The owner retries several times within this time.
 const FAILING_MS: u64 = 2_000;
 
-/// How often the log says that a segment or an end cannot be written or removed, which is tried each second.
-const TROUBLE_EVERY: Span = Span::from_secs(60);
+/// How often the log says that a segment or an end cannot be read, written or removed, which is tried each second.
+pub(super) const TROUBLE_EVERY: Span = Span::from_secs(60);
 
 /// A command to the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +106,7 @@ impl Core {
             partition,
             staged: Vec::new(),
             follower: None,
+            read_lines: LineInterval::new(TROUBLE_EVERY),
         });
         let snapshots = config
             .until_snapshot
@@ -151,7 +152,7 @@ impl Core {
         let mut more = false;
         let catch_up = CATCH_UP_BYTES.max(2 * appended);
         for slot in &mut self.slots {
-            more |= slot.feed(catch_up, emit);
+            more |= slot.feed(catch_up, now.as_millis(), emit);
         }
         more
     }
@@ -280,6 +281,7 @@ impl Core {
         slot.follower = Some(Follower {
             cursor: JournalCursor::at(from.min(end)),
             target: Some(end),
+            refused_ms: None,
         });
     }
 

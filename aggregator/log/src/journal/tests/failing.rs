@@ -200,6 +200,49 @@ fn synced_syncs_once_for_all_waiting_and_written_never() {
 }
 
 #[test]
+fn a_read_that_the_system_refuses_is_tried_again() {
+    let disk = FaultyDisk::default();
+    let kit = kit_on(&disk);
+    let mut open = kit.open();
+    for record in [b"first ", b"second"] {
+        let appended = open.append(Stream::Hits, 0, record);
+        appended.expect("appended");
+    }
+    open.close();
+    let (config, boot) = (kit.config.clone(), kit.boot.as_deref());
+    let opened = core::Core::open(config, Arc::clone(&kit.disk), boot, Timestamp::ZERO);
+    let (mut core, _) = opened.expect("opens");
+    let mut turn = |ms, follow: Option<u64>| {
+        let follow = follow.map(|from| core::JournalCommand::Follow {
+            stream: Stream::Hits,
+            partition: 0,
+            from,
+        });
+        let (mut read, mut others) = (Vec::new(), 0);
+        let more = core.turn(
+            follow,
+            Timestamp::from_millis(ms),
+            &mut |event| match event {
+                LogEvent::Delivered { records, .. } => read.extend(texts(&records)),
+                _ => others += 1,
+            },
+        );
+        assert!(!more, "it does not try without a pause");
+        (read, others)
+    };
+    disk.set(Faults {
+        secret: Some(".seg"),
+        ..Faults::default()
+    });
+    assert_eq!(turn(1_000, Some(0)), (vec![], 1), "following begins");
+    assert_eq!(turn(2_000, None), (vec![], 0));
+    disk.set(Faults::default());
+    assert_eq!(turn(2_999, None), (vec![], 0));
+    let both = ["first ", "second"].map(str::to_owned).to_vec();
+    assert_eq!(turn(3_000, None), (both, 1), "and it has caught up");
+}
+
+#[test]
 fn a_follower_that_is_caught_up_gets_records_from_memory() {
     let disk = FaultyDisk::default();
     let kit = kit_on(&disk);
