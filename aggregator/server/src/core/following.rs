@@ -178,7 +178,12 @@ impl Partition {
         ruled_too: bool,
         step: &mut PartitionStep<'_>,
     ) {
-        if self.gap_before_proof(next, step) {
+        let is_read = !matches!(
+            self.stage,
+            Stage::Elsewhere | Stage::Restoring { .. } | Stage::Truncated { .. }
+        );
+        // Otherwise an earlier following reports it. What is restored is verified when the log is followed again.
+        if !is_read || self.gap_before_proof(next, step) {
             return;
         }
         let waits = wanted == 0

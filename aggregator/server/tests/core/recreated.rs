@@ -174,6 +174,39 @@ fn a_recreated_topic_of_the_same_length_is_noticed() {
 }
 
 #[test]
+fn a_late_gap_wakes_no_partition_that_is_not_read() {
+    let mut world = World::shared(World::new(LIMITS).log, 2);
+    let assign = |world: &mut World| {
+        world.step(Event::Assigned(vec![1]));
+        world.run_for(Span::from_millis(100));
+    };
+    // From a following before the partition was revoked.
+    let gap = LogEvent::Gap {
+        stream: Stream::Hits,
+        partition: 1,
+        wanted: 5,
+        next: 0,
+    };
+    assign(&mut world);
+    restore(&mut world, &State::new());
+    world.run_for(Span::from_secs(1));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    world.step(Event::Revoked(vec![1]));
+    world.step(Event::Log(gap.clone()));
+    world.run_for(Span::from_secs(1));
+    assert_eq!(digests(&mut world), [], "another aggregator rules it");
+    assign(&mut world);
+    world.step(Event::Log(gap));
+    world.run_for(Span::from_secs(1));
+    let waits = ["partition 1: being restored"];
+    assert_eq!(world.why_not_ready(), waits, "with a snapshot");
+    restore(&mut world, &State::new());
+    world.run_for(Span::from_secs(1));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    assert_eq!(world.counters().gaps, 0);
+}
+
+#[test]
 fn recreated_limits_rule_no_partition() {
     let mut world = World::new(LIMITS);
     world.run_for(Span::from_secs(1));
