@@ -72,6 +72,7 @@ impl Partition {
         self.position.skip_to(next);
         if wanted + 1 < next {
             self.lack_records();
+            self.forget_on_the_way();
             step.counters().gaps += 1;
             tracing::error!(
                 partition = self.index,
@@ -210,6 +211,7 @@ impl Partition {
             return self.restore_newer(step);
         }
         self.lack_records();
+        self.forget_on_the_way();
         self.position.skip_to(next);
     }
 

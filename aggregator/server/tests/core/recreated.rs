@@ -3,7 +3,7 @@
 use tollgate_log::{LogEvent, Stream};
 use tollgate_server::core::event::Event;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::record::{Record, kind};
 
 use crate::LIMITS;
 use crate::bounds::domains;
@@ -223,6 +223,35 @@ fn recreated_limits_rule_no_partition() {
         .map(|of| of.version)
         .collect();
     assert_eq!(versions, vec![1; PARTITIONS as usize]);
+}
+
+#[test]
+fn appends_that_went_by_age_are_not_awaited() {
+    let mut world = World::new(LIMITS);
+    world.run_for(Span::from_secs(1));
+    // The log takes a tick of each partition and an activation of new limits, and removes them before it delivers them.
+    world.held = vec![Stream::Hits];
+    let ruled = digests(&mut world);
+    world.push(&LIMITS.replace("5/m", "6/m"));
+    for (partition, wanted, _) in ruled {
+        let next = world.log.kinds(partition).len() as u64;
+        assert!(wanted + 1 < next, "{partition}: {wanted} of {next}");
+        world.step(Event::Log(LogEvent::Gap {
+            stream: Stream::Hits,
+            partition,
+            wanted,
+            next,
+        }));
+    }
+    let ticks = world.log.count(kind::TICK);
+    world.held.clear();
+    world.run_for(Span::from_secs(2));
+    assert!(ticks + 4 * PARTITIONS as usize <= world.log.count(kind::TICK));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    let versions = world.digests().partitions;
+    let under: Vec<u64> = versions.iter().map(|of| of.version).collect();
+    let newest = world.log.streams[&(Stream::Limits, 0)].len() as u64 - 1;
+    assert_eq!(under, vec![newest; PARTITIONS as usize]);
 }
 
 #[test]

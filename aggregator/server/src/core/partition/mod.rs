@@ -254,7 +254,7 @@ impl Partition {
         read_upto.saturating_sub(u64::from(self.ruler.has_more()))
     }
 
-    /// Stops waiting for appends that it has not read yet: they may be gone with the log that took them.
+    /// Stops waiting for appends that it has not read yet: they may be gone with the log that took them, or by age.
     pub fn forget_on_the_way(&mut self) {
         self.ticks = self.ticks.on_recreated_log();
         self.pointing = Pointing::default();
