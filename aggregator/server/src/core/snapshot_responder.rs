@@ -7,8 +7,8 @@
 //!
 //! So neither a million denials nor a thousand agents that return at once delay the rulings for longer
 //! than one part takes. Each answer is given to its end: agents ask anew if a part does not come for some seconds, so
-//! that parts by turns would end no answer of a large fleet. An agent that does not take its parts is passed over until it does, so that what
-//! waits for it does not grow. Knows nothing of sockets.
+//! that parts by turns would end no answer of a large fleet. An agent that does not take its parts is passed over until it
+//! does, so that what waits for it does not grow. Knows nothing of sockets.
 //!
 //! What stays true: at most one query of an agent waits, its newest; no part is made for an agent whose
 //! connection is full; every part of an answer carries its number and the point of the feed at which the query
@@ -80,14 +80,14 @@ impl SnapshotResponder {
 
     /// Takes a query, which replaces an earlier one of its agent; returns how many were dropped for want of room.
     fn take(&mut self, giving: SnapshotAnswer) -> u64 {
-        match self.waiting.iter().position(|one| one.peer == giving.peer) {
+        let unbegun = |one: &&mut SnapshotAnswer| one.peer == giving.peer && one.parts == 0;
+        match self.waiting.iter_mut().find(unbegun) {
             // It keeps its place: behind all others it would be asked for again before its turn.
-            Some(at) => {
+            Some(before) => {
                 self.bytes += giving.bytes();
-                if let Some(before) = self.waiting.get_mut(at) {
-                    self.bytes -= std::mem::replace(before, giving).bytes();
-                }
+                self.bytes -= std::mem::replace(before, giving).bytes();
             }
+            // One that has begun goes behind the others, or an agent that asks again and again would be the only one.
             None => {
                 self.remove(&giving.peer);
                 self.put(giving);

@@ -39,7 +39,7 @@ use tollgate_shared::wire::set_rows::SetRow;
 use act::ActReader;
 
 use super::edge::Caller;
-use super::{HttpCounters, Shown, guard};
+use super::{HttpCounters, Shown, Unanswered, guard, silent};
 use crate::core::amendments::{AmendmentRefused, Proposal};
 use crate::core::view::{Query, Reply};
 use crate::security::TokenGrant;
@@ -100,11 +100,12 @@ pub(super) async fn answer(
     }
     let query = Query::Amend(Box::new(proposal));
     match shown.queries.ask_within(query, PATIENCE).await {
-        Some(Reply::Amended(Ok(view))) => Json(view).into_response(),
-        Some(Reply::Amended(Err(refused))) => {
+        Ok(Reply::Amended(Ok(view))) => Json(view).into_response(),
+        Ok(Reply::Amended(Err(refused))) => {
             fault(status(&refused), refused.code(), &refused.to_string())
         }
-        _ => fault(StatusCode::SERVICE_UNAVAILABLE, "unknown", SLOW),
+        Err(Unanswered::Asked) => fault(StatusCode::SERVICE_UNAVAILABLE, "unknown", SLOW),
+        Ok(_) | Err(Unanswered::NotAsked) => silent(),
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Each asks the core, and other members for partitions that this process does not rule. A list has pages of at
 //! most [`ROWS_MAX`] rows; pages of denials and holds are made of slices, between which the core handles other
-//! events, and state after which row the next page begins. One list is made at a time. Knows nothing of how answers
+//! events, and state after which row the next page begins. One list is made at a time, and beside it one for another
+//! member. Knows nothing of how answers
 //! are merged.
 
 pub(super) mod bans;
@@ -27,7 +28,7 @@ use tollgate_shared::names::{EVERYBODY, admit_domain};
 use super::fleet::{self, FromFleet, List, OwnView, RowOrder};
 use super::query::UrlQuery;
 use super::queue::{Queue, Turn};
-use super::{ANSWERS, Shown, busy, cursor, fault, silent};
+use super::{ANSWERS, DOCUMENTS, Shown, busy, cursor, fault, silent};
 use crate::core::holds::{HoldFilter, HoldsPage, STATES};
 use crate::core::usage::{By, TOP_MAX, TopFilter, keep_greatest};
 use crate::core::view::{DenialFilter, DenialsPage, DenialsPart, Query, Reply};
@@ -442,7 +443,7 @@ pub(super) async fn limits(State(shown): State<Shown>) -> Response {
     };
     match shown.queries.ask(Query::Limits).await {
         Some(Reply::Limits(view)) => {
-            let written = ANSWERS.run(&turn, move || serde_json::to_vec(&view).ok());
+            let written = DOCUMENTS.run(&turn, move || serde_json::to_vec(&view).ok());
             json(written.await.flatten())
         }
         _ => silent(),

@@ -55,15 +55,19 @@ use background::Background;
 use fleet::Others;
 use queue::Queue;
 
-/// The thread in which lists, limits and metrics are serialised.
+/// The thread in which lists and metrics are serialised.
 static ANSWERS: Background = Background::new("answers");
 
-/// Metrics wait for no list.
+/// That in which limits are, which may have a million domains and take seconds.
+static DOCUMENTS: Background = Background::new("documents");
+
+/// Metrics wait for no list to be gathered.
 static METRICS: Queue = Queue::new(32);
 
 /// Ends the threads of the least priority, each within a time. A later job would start them again.
 pub(crate) fn end_background(within: Duration) {
     ANSWERS.end(within);
+    DOCUMENTS.end(within);
     explain::READER.end(within);
 }
 
@@ -104,11 +108,11 @@ impl PendingQueries {
 
     /// Asks the core; `None` if it does not answer in time.
     pub async fn ask(&self, query: Query) -> Option<Reply> {
-        self.ask_within(query, PATIENCE).await
+        self.ask_within(query, PATIENCE).await.ok()
     }
 
     /// The same with more or less patience.
-    async fn ask_within(&self, query: Query, patience: Duration) -> Option<Reply> {
+    async fn ask_within(&self, query: Query, patience: Duration) -> Result<Reply, Unanswered> {
         let id = QueryId(self.next.fetch_add(1, Ordering::Relaxed));
         let (asker, answer) = oneshot::channel();
         self.waiting
@@ -116,12 +120,23 @@ impl PendingQueries {
             .unwrap_or_else(PoisonError::into_inner)
             .insert(id, asker);
         let _waits = Waits { queries: self, id };
+        let mut why = Unanswered::NotAsked;
         let asked = async {
             self.events.send(Event::Query { id, query }).await.ok()?;
+            why = Unanswered::Asked;
             answer.await.ok()
         };
-        tokio::time::timeout(patience, asked).await.ok().flatten()
+        let reply = tokio::time::timeout(patience, asked).await.ok().flatten();
+        reply.ok_or(why)
     }
+}
+
+/// Why a query has no answer.
+enum Unanswered {
+    /// The core has not got it.
+    NotAsked,
+    /// The core has got it, and has not answered in time.
+    Asked,
 }
 
 /// A query that waits, until it was answered or nobody waits any more.

@@ -120,7 +120,7 @@ fn an_answer_leaves_out_partitions_revoked_meanwhile() {
 }
 
 #[test]
-fn simultaneous_queries_are_answered_in_turns() {
+fn simultaneous_queries_are_answered_one_after_the_other() {
     let mut world = World::new(LIMITS);
     close(&mut world, 0..2_500);
     ask(&mut world, "one", 1);
@@ -130,12 +130,28 @@ fn simultaneous_queries_are_answered_in_turns() {
         world.step(Event::Turn);
     }
     let so_far = [1, 2, 3].map(|nonce| parts(&world, nonce).len());
-    assert_eq!(so_far, [0, 1, 1]);
+    assert_eq!(so_far, [0, 0, 2], "a repeated one keeps its place");
     world.settle();
     let in_all = [1, 2, 3].map(|nonce| parts(&world, nonce).len());
     assert_eq!(in_all, [0, 2, 2]);
     assert_eq!(listed(&parts(&world, 2)), listed(&parts(&world, 3)));
     assert_eq!(world.counters().snapshots, 2);
+}
+
+#[test]
+fn an_agent_that_asks_again_during_its_answer_waits_for_the_others() {
+    let mut world = World::new(LIMITS);
+    close(&mut world, 0..2_500);
+    ask(&mut world, "one", 1);
+    ask(&mut world, "two", 2);
+    for nonce in 3..6 {
+        world.step(Event::Turn);
+        ask(&mut world, "one", nonce);
+    }
+    assert_eq!(parts(&world, 1).len(), 1);
+    assert_eq!(parts(&world, 2).len(), 2);
+    world.settle();
+    assert_eq!(parts(&world, 5).len(), 2);
 }
 
 fn peer(name: &'static str) -> Peer {
