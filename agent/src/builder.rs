@@ -317,8 +317,8 @@ impl AgentBuilder {
 
     /// The file in which this agent stores its epoch for its successor, and finds its predecessor's at its start.
     /// Copies that the predecessor still held when it died are then given back as soon as this agent uses the
-    /// resource, instead of after `agent_timeout`. One file for each agent: it is locked while the agent lives, and another agent
-    /// with the same file, as of a forked process, does without.
+    /// resource, instead of after `agent_timeout`. One file for each agent: the agent locks a file beside it while it
+    /// lives, and another one with the same file, as of a forked process, does without.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -378,8 +378,8 @@ impl AgentBuilder {
     }
 
     /// Settings from the environment: `TOLLGATE_AGGREGATORS` (separated by commas), `TOLLGATE_KAFKA`,
-    /// `TOLLGATE_KAFKA_PROPERTIES_FILE`, `TOLLGATE_AGENT_NAME`, `TOLLGATE_KILL_SWITCH` (`on` or `off`), `TOLLGATE_EPOCH_FILE`,
-    /// `TOLLGATE_DOMAIN_KEY_FILE`, `TOLLGATE_TLS_CA_FILE`, `TOLLGATE_TLS_SERVER_NAME`,
+    /// `TOLLGATE_KAFKA_PROPERTIES_FILE`, `TOLLGATE_AGENT_NAME`, `TOLLGATE_KILL_SWITCH` (`on` or `off`),
+    /// `TOLLGATE_EPOCH_FILE`, `TOLLGATE_DOMAIN_KEY_FILE`, `TOLLGATE_TLS_CA_FILE`, `TOLLGATE_TLS_SERVER_NAME`,
     /// `TOLLGATE_TLS_CERT_FILE`, `TOLLGATE_TLS_KEY_FILE`, `TOLLGATE_TOKEN_FILE`, `TOLLGATE_INSECURE`
     /// (`trusted-network`). A variable that is unset or empty keeps its default.
     ///

@@ -75,6 +75,7 @@ fn counters(stats: &Stats) -> impl Iterator<Item = MetricRow<u64>> {
         connections_ended "Connections to aggregators that the agent closed because of what it received: not ZeroMQ's protocol, longer than allowed, too slow, or nothing at all."
         connections_refused "Connections to aggregators that failed or were closed because of credentials: an invalid certificate, a token that the aggregator does not accept, or an unprotected network."
         members_not_followed "How often the agent did not follow another aggregator of the fleet, because it follows 1,024 already."
+        members_waiting "How often a connection to another aggregator of the fleet had to wait, because 256 have one of its kind already."
         names_not_resolved "How often the agent did not try to connect to an aggregator, because its host name has no address, or none was found in time."
         resources_without_room "Resources beyond the bound: their calls are let through and not recorded."
         hold_operations "Operations on holds: copies taken, given back, passed on."
@@ -195,7 +196,7 @@ mod tests {
         assert_eq!(kept["tollgate_agent_hits_accepted_total"], 7.0);
         assert_eq!(kept["tollgate_agent_gaps_total"], 2.0);
         assert_eq!(kept["tollgate_agent_blind_seconds"], 1.5);
-        assert_eq!(kept.len(), 49);
+        assert_eq!(kept.len(), 50);
         let described = described.into_inner().unwrap();
         assert!(kept.keys().eq(&described), "each has a help text");
     }

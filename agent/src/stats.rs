@@ -46,6 +46,7 @@ pub(crate) struct Counters {
     pub(crate) connections_ended: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
     pub(crate) members_not_followed: AtomicU64,
+    pub(crate) members_waiting: AtomicU64,
     pub(crate) names_not_resolved: AtomicU64,
     pub(crate) resources_without_room: AtomicU64,
     pub(crate) hold_operations: AtomicU64,
@@ -166,6 +167,8 @@ pub struct Stats {
     pub connections_refused: u64,
     /// How often the agent did not follow another aggregator of the fleet, because it follows 1,024 already.
     pub members_not_followed: u64,
+    /// How often a connection to another aggregator of the fleet had to wait, because 256 have one of its kind already.
+    pub members_waiting: u64,
     /// How often the agent did not try to connect to an aggregator, because its host name has no address, or none was
     /// found in time.
     pub names_not_resolved: u64,
@@ -262,6 +265,7 @@ impl From<&Counters> for Stats {
             connections_ended: of(&counters.connections_ended),
             connections_refused: of(&counters.connections_refused),
             members_not_followed: of(&counters.members_not_followed),
+            members_waiting: of(&counters.members_waiting),
             names_not_resolved: of(&counters.names_not_resolved),
             resources_without_room: of(&counters.resources_without_room),
             hold_operations: of(&counters.hold_operations),

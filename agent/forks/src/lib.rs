@@ -1,7 +1,7 @@
 //! Notices forks: the child of fork(2) has none of the threads of its parent's agent.
 //!
-//! By the C library, so that a fork is noticed whoever makes it: uWSGI, for one, forks without the interpreter of
-//! Python, and a C library in a host written in another language is asked by nobody. Knows nothing of agents.
+//! By the C library, so that each fork is noticed: uWSGI, for one, forks without the interpreter of Python. Knows nothing of
+//! agents.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -91,7 +91,7 @@ pub(crate) struct ProcessAgent {
     pub settings: AgentSettings,
     pub inner: Option<agent::Agent>,
     pub forks: u64,
-    /// Whether it was shut down: then the child of a fork makes no other one.
+    /// Whether it was shut down, or there was no thread for another one: then the child of a fork makes none.
     pub ended: bool,
     /// The resources whose handles were taken. The child's agent takes them again, so that it learns their limits before
     /// the first call, and `ready` waits for them.
@@ -139,19 +139,24 @@ impl ProcessAgent {
     /// This process's agent.
     pub fn current(&mut self) -> PyResult<&agent::Agent> {
         if self.forks != forks() && !self.ended {
-            let inner = match self.settings.build_apart() {
-                Ok(inner) => inner,
-                Err(fault) => stand_in(&fault)?,
-            };
-            // The parent's agent has no threads here, and dropping it would wait for them.
-            std::mem::forget(self.inner.take());
-            for (kind, resource) in &self.taken {
-                match kind {
-                    ResourceKind::Rate => drop(inner.rate(resource)),
-                    ResourceKind::Copies => drop(inner.copies(resource)),
+            let made = self
+                .settings
+                .build_apart()
+                .or_else(|fault| stand_in(&fault));
+            match made {
+                Ok(inner) => {
+                    for (kind, resource) in &self.taken {
+                        match kind {
+                            ResourceKind::Rate => drop(inner.rate(resource)),
+                            ResourceKind::Copies => drop(inner.copies(resource)),
+                        }
+                    }
+                    // The parent's agent has no threads here, and dropping it would wait for them.
+                    std::mem::forget(self.inner.replace(inner));
                 }
+                // The parent's has no threads: its denials end within a minute, and all calls pass.
+                Err(_) => self.ended = true,
             }
-            self.inner = Some(inner);
         }
         self.forks = forks();
         let inner = self.inner.as_ref();

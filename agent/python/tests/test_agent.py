@@ -225,7 +225,7 @@ def test_a_fork_without_the_interpreter_is_noticed(agent):
 
 def test_a_child_that_may_not_read_its_settings_lets_calls_through(aggregator, tmp_path):
     key = tmp_path / "domain.key"
-    key.write_text("ab" * 32)
+    key.write_text(os.urandom(32).hex())
     key.chmod(0o600)
     agent = tollgate.Agent([aggregator], domain_key_file=str(key))
     search, exports = agent.rate("api.search"), agent.copies("api.exports")

@@ -1,6 +1,6 @@
 //! A batch: entries for one partition on their way to the log, not yet encoded as a record.
 //!
-//! A record contains the instant of its first sending and a sequence number, so it is encoded only then. Until then
+//! A record contains the instant of its sending and a sequence number, so it is encoded only then. Until then
 //! its entries wait here, in a few vectors and one text.
 //!
 //! Knows nothing of sockets. What stays true: a batch fits into a record; and as long as a batch exists anywhere, its

@@ -1,7 +1,7 @@
 //! What the hold session sends: operations and heartbeats, owned until a courier encodes them as
 //! records.
 //!
-//! Ages are relative to the instant of the first sending, so nothing is encoded earlier. Knows
+//! Ages are relative to the instant of the sending, so nothing is encoded earlier. Knows
 //! nothing of holdings.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The content of one record of the log: calls, operations on holds, or a heartbeat.
 //!
-//! Each type owns its content until the courier encodes it, at its first sending. Knows nothing of queues and
+//! Each type owns its content until the log has it: the courier encodes it at each sending. Knows nothing of queues and
 //! sockets. What stays true: one of these becomes one record.
 
 pub(crate) mod calls;

@@ -5,13 +5,13 @@
 //! ```
 //!
 //! The successor presents the secret that it finds. So its predecessor's copies are given back at once instead of
-//! after `agent_timeout`. An agent keeps its file locked while it lives: workers that share a file would end each
-//! other's epochs otherwise, again and again. What stays true: the file is never half written, and only its owner can
-//! read it; nobody presents the secret of an agent that lives.
+//! after `agent_timeout`. An agent keeps a file beside it locked while it lives: workers that share a file would end each
+//! other's epochs otherwise, again and again. Children of a fork keep it locked, too. What stays true: the file is never
+//! half written, and only its owner can read it; nobody presents the secret of an agent that lives.
 
-use std::fs::{File, TryLockError};
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::path::Path;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
 
 use tollgate_shared::epoch::{EpochSecret, SECRET_BYTES};
 use tollgate_shared::file_mode::check_regular;
@@ -23,8 +23,8 @@ use crate::error::BuildError;
 pub(super) struct Succession {
     /// The predecessor's secret.
     pub(super) before: Option<EpochSecret>,
-    /// The file, locked until this is dropped. `None`: it is another agent's, which lives.
-    pub(super) file: Option<File>,
+    /// The lock, until this is dropped. `None`: another agent has it, which lives.
+    pub(super) lock: Option<File>,
 }
 
 /// Stores a secret for the successor, and returns the predecessor's. A file without a valid secret is treated as if
@@ -36,47 +36,48 @@ pub(super) fn succeed(path: &Path, secret: EpochSecret) -> Result<Succession, Bu
         source,
     };
     check_regular(&std::fs::metadata(path)).map_err(fault)?;
-    // Locked until the next one is in its place.
-    let mut old = match File::open(path) {
-        Ok(file) => Some(file),
+    let (_, lock) = beside(path, ".lock", OpenOptions::new().create(true)).map_err(fault)?;
+    // A file system without locks is used without.
+    if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+        tracing::warn!(
+            path = %path.display(),
+            "the epoch file is that of an agent that lives: expected a file for each agent. If this process is killed, \
+             what it holds is free after agent_timeout"
+        );
+        return Ok(Succession::default());
+    }
+    let before = match std::fs::read(path) {
+        Ok(bytes) => read(&bytes),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(fault(error)),
     };
-    let mut before = None;
-    if let Some(old) = &mut old {
-        // A file system without locks is used without.
-        if let Err(TryLockError::WouldBlock) = old.try_lock() {
-            tracing::warn!(
-                path = %path.display(),
-                "the epoch file is that of an agent that lives: expected a file for each agent. If this process is \
-                 killed, what it holds is free after agent_timeout"
-            );
-            return Ok(Succession::default());
-        }
-        let mut bytes = Vec::new();
-        old.read_to_end(&mut bytes).map_err(fault)?;
-        before = read(&bytes);
-    }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
     // A file that an earlier run left half written may be readable by others.
-    match std::fs::remove_file(&beside) {
+    match std::fs::remove_file(named(path, ".new")) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(fault(error)),
         _ => {}
     }
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&beside).map_err(fault)?;
-    // Nobody else has it.
-    let _ = file.try_lock();
+    let new = beside(path, ".new", OpenOptions::new().create_new(true));
+    let (name, mut file) = new.map_err(fault)?;
     file.write_all(written(secret).as_bytes()).map_err(fault)?;
-    std::fs::rename(&beside, path).map_err(fault)?;
-    Ok(Succession {
-        before,
-        file: Some(file),
-    })
+    std::fs::rename(name, path).map_err(fault)?;
+    let lock = Some(lock);
+    Ok(Succession { before, lock })
+}
+
+fn named(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Opens a file beside another, for writing, and for its owner alone if it is new.
+fn beside(path: &Path, ending: &str, options: &mut OpenOptions) -> io::Result<(PathBuf, File)> {
+    let name = named(path, ending);
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    let file = options.open(&name)?;
+    Ok((name, file))
 }
 
 fn written(secret: EpochSecret) -> String {
@@ -120,6 +121,7 @@ mod tests {
         assert_eq!(before(c), None);
         assert_eq!(before(d), Some(c));
         std::fs::remove_file(&path).unwrap();
+        std::fs::remove_file(named(&path, ".lock")).unwrap();
         assert!(succeed(&path.join("not-a-directory"), a).is_err());
         let fault = succeed(&std::env::temp_dir(), a).unwrap_err().to_string();
         assert!(fault.ends_with("not a regular file"), "{fault}");
@@ -132,10 +134,11 @@ mod tests {
         let [a, b, c] = [1, 2, 3].map(|byte| EpochSecret::new([byte; SECRET_BYTES]));
         let first = succeed(&path, a).unwrap();
         let second = succeed(&path, b).unwrap();
-        assert_eq!((second.before, second.file.is_some()), (None, false));
+        assert_eq!((second.before, second.lock.is_some()), (None, false));
         drop(first);
         assert_eq!(succeed(&path, c).unwrap().before, Some(a));
         std::fs::remove_file(&path).unwrap();
+        std::fs::remove_file(named(&path, ".lock")).unwrap();
     }
 
     #[cfg(unix)]
@@ -152,5 +155,6 @@ mod tests {
             assert_eq!(mode & 0o777, 0o600);
         }
         std::fs::remove_file(&path).unwrap();
+        std::fs::remove_file(named(&path, ".lock")).unwrap();
     }
 }

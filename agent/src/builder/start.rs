@@ -114,7 +114,7 @@ impl AgentBuilder {
         let work = (batch_receiver, notice_receiver);
         let run = driver.run(event_receiver, work, order_receiver, Arc::clone(&ending));
         let net = threads.start("tollgate-net", move || {
-            let _locked = succession.file;
+            let _locked = succession.lock;
             run_on(&runtime, run);
         });
         net.map_err(BuildError::Thread)?;

@@ -27,7 +27,7 @@ pub(super) struct OpenedScopes {
     notes: HashMap<ResourceId, HashMap<u64, OpenedScope>>,
     /// Once notes were dropped at the bound: by resource and partition, the greatest log position of a dropped note.
     /// Statements at or below it about scopes without an entry are ignored.
-    forgotten: HashMap<(ResourceId, u32), LogPosition>,
+    forgotten: HashMap<ResourceId, HashMap<u32, LogPosition>>,
 }
 
 impl OpenedScopes {
@@ -44,9 +44,9 @@ impl OpenedScopes {
         let is_known = |notes: &HashMap<u64, _>| notes.contains_key(&fingerprint);
         let is_known = self.notes.get(&note.resource).is_some_and(is_known);
         if self.max <= self.len && !is_known {
-            let at = (note.resource, note.partition);
-            let forgotten = self.forgotten.entry(at).or_default();
-            *forgotten = note.position.max(*forgotten);
+            let forgotten = self.forgotten.entry(note.resource).or_default();
+            let position = forgotten.entry(note.partition).or_default();
+            *position = note.position.max(*position);
             return;
         }
         let of_resource = self.notes.entry(note.resource).or_default();
@@ -71,11 +71,12 @@ impl OpenedScopes {
             partition,
             position,
         } = stated;
-        let noted = { self.notes.get(&resource) }.and_then(|notes| notes.get(&fingerprint));
-        noted.is_some_and(|note| position <= note.position) || {
-            self.forgotten.get(&(resource, partition))
-        }
-        .is_some_and(|at| position <= *at)
+        let notes = self.notes.get(&resource);
+        let note = notes.and_then(|notes| notes.get(&fingerprint));
+        let forgotten = self.forgotten.get(&resource);
+        let forgotten = forgotten.and_then(|forgotten| forgotten.get(&partition));
+        let known = note.map(|note| &note.position).into_iter();
+        known.chain(forgotten).any(|known| position <= *known)
     }
 
     /// The agent has received everything up to some log position of each partition for a resource: notes up to it are
@@ -89,13 +90,17 @@ impl OpenedScopes {
             below(partition).is_none_or(|below| below <= position)
         };
         self.retain_of(resource, |note| needed(note.partition, note.position));
-        self.forgotten
-            .retain(|(of, partition), at| *of != resource || needed(*partition, *at));
+        if let Some(forgotten) = self.forgotten.get_mut(&resource) {
+            forgotten.retain(|partition, at| needed(*partition, *at));
+            if forgotten.is_empty() {
+                self.forgotten.remove(&resource);
+            }
+        }
     }
 
     /// Whether there are notes of a resource, so that settling has something to do.
     pub(super) fn has_any_of(&self, resource: ResourceId) -> bool {
-        self.notes.contains_key(&resource) || !self.forgotten.is_empty()
+        self.notes.contains_key(&resource) || self.forgotten.contains_key(&resource)
     }
 
     #[cfg(test)]
@@ -110,7 +115,10 @@ impl OpenedScopes {
         for resource in resources {
             self.retain_of(resource, |note| stays(note.partition, note.position));
         }
-        self.forgotten.retain(|(_, of), at| stays(*of, *at));
+        self.forgotten.retain(|_, forgotten| {
+            forgotten.retain(|of, at| stays(*of, *at));
+            !forgotten.is_empty()
+        });
     }
 
     pub(super) fn clear(&mut self) {

@@ -210,6 +210,7 @@ impl Listener {
     pub(crate) fn link_up(&mut self, index: usize, now: Mono) {
         if let Some(peer) = self.peers.get_mut(index) {
             peer.link_up = true;
+            peer.forget_left_out();
             peer.hello = None;
             peer.next_hello = now;
             peer.abandon_ask();
@@ -243,7 +244,6 @@ impl Listener {
             peer.interrupt();
             peer.feed = FeedState::Open;
             peer.feed_received_at = now;
-            peer.forget_left_out();
             peer.wanted = subscribed.into_iter().collect();
         }
         self.tick(now);

@@ -161,7 +161,8 @@ impl Peer {
 
     /// Another connection, perhaps with another token: all are wanted anew.
     pub(super) fn forget_left_out(&mut self) {
-        self.left_out.clear();
+        self.wanted
+            .extend(std::mem::take(&mut self.left_out).into_keys());
     }
 
     pub(super) fn run(&mut self, topic: TopicKey) -> &mut Run {

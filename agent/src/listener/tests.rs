@@ -402,3 +402,27 @@ fn members_are_followed_only_after_a_welcome() {
     assert_eq!(say(asked), 1);
     assert_eq!(say(asked), 0, "it has been answered");
 }
+
+#[test]
+fn a_resource_that_answers_leave_out_is_asked_for_less_and_less_often() {
+    let mut bench = ListenerBench::joined(1);
+    let other = bench.listener.around.resources.get("other").0.unwrap();
+    bench.listener.subscribed(0, other.id, bench.now);
+    let mut asked_at = Vec::new();
+    for step in 0..520_u64 {
+        if bench.open_ask(0).is_some() {
+            asked_at.push(step / 4);
+            bench.snapshot(0, 10, &[]);
+        }
+        bench.advance(Span::from_millis(250));
+        if bench.listener.peers[0].hello.is_some() {
+            bench.answer_hello(0, ListenerBench::instance(0));
+        }
+        bench.heartbeat(0, 10);
+    }
+    assert_eq!(asked_at, [0, 1, 3, 7, 15, 31, 63, 123]);
+    // Another connection may have another token.
+    bench.listener.link_down(0);
+    bench.welcome(0);
+    assert!(bench.open_ask(0).is_some());
+}

@@ -95,7 +95,7 @@ impl Slots {
         if let Ok(place) = Arc::clone(places).try_acquire_owned() {
             return Some(place);
         }
-        Counters::add(&self.counters.members_not_followed, 1);
+        Counters::add(&self.counters.members_waiting, 1);
         if let Some(unsaid) = self.lines.full.may() {
             tracing::warn!(
                 unsaid,

@@ -51,20 +51,27 @@ static LISTS: RwLock<Lists> = RwLock::new(Lists {
 /// How often a locked list is tried again, and others may run in between. It is locked for less than a microsecond.
 const TRIES: usize = 1_000;
 
-/// Whether that has been in vain: from then on, each caller tries once.
+/// Whether that has been in vain: from then on, each caller tries once, until one succeeds.
 static STUCK: AtomicBool = AtomicBool::new(false);
 
 /// Takes a lock, unless its holder does not give it back.
-fn locked<G>(take: impl Fn() -> TryLockResult<G>) -> Option<G> {
+fn locked<G>(stuck: &AtomicBool, take: impl Fn() -> TryLockResult<G>) -> Option<G> {
     for _ in 0..TRIES {
-        match take() {
-            Ok(guard) => return Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) if STUCK.load(Ordering::Relaxed) => return None,
-            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        let taken = match take() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let was_stuck = stuck.load(Ordering::Relaxed);
+        if was_stuck && taken.is_some() {
+            stuck.store(false, Ordering::Relaxed);
         }
+        if was_stuck || taken.is_some() {
+            return taken;
+        }
+        std::thread::yield_now();
     }
-    STUCK.store(true, Ordering::Relaxed);
+    stuck.store(true, Ordering::Relaxed);
     None
 }
 
@@ -95,7 +102,7 @@ impl Policy {
     }
 
     fn numbered(limits: Arc<[QuotaPolicy]>) -> Self {
-        let Some(mut known) = locked(|| LISTS.try_write()) else {
+        let Some(mut known) = locked(&STUCK, || LISTS.try_write()) else {
             return Self::default();
         };
         if let Some(number) = known.numbers.get(&limits) {
@@ -114,7 +121,7 @@ impl Policy {
     /// The limits; `None` if unknown.
     pub(crate) fn limits(self) -> Option<Arc<[QuotaPolicy]>> {
         let at = usize::try_from(self.0).ok()?.checked_sub(1)?;
-        locked(|| LISTS.try_read())?.lists.get(at).cloned()
+        locked(&STUCK, || LISTS.try_read())?.lists.get(at).cloned()
     }
 }
 
@@ -149,14 +156,15 @@ mod tests {
 
     #[test]
     fn a_lock_that_nobody_gives_back_is_not_waited_for() {
-        let lock = RwLock::new(7);
-        assert_eq!(locked(|| lock.try_read()).as_deref(), Some(&7));
+        let (lock, stuck) = (RwLock::new(7), AtomicBool::new(false));
+        assert_eq!(locked(&stuck, || lock.try_read()).as_deref(), Some(&7));
         let forgotten = lock.write();
-        assert!(locked(|| lock.try_read()).is_none());
-        assert!(locked(|| lock.try_write()).is_none());
+        assert!(locked(&stuck, || lock.try_read()).is_none());
+        assert!(locked(&stuck, || lock.try_write()).is_none());
+        assert!(stuck.load(Ordering::Relaxed));
         drop(forgotten);
-        assert_eq!(locked(|| lock.try_write()).as_deref(), Some(&7));
-        STUCK.store(false, Ordering::Relaxed);
+        assert_eq!(locked(&stuck, || lock.try_write()).as_deref(), Some(&7));
+        assert!(!stuck.load(Ordering::Relaxed));
     }
 
     #[test]
