@@ -1,7 +1,7 @@
 //! Files in place of others.
 //!
-//! A result is written beside a file and renamed over it. What stays true: whoever could read or write the file, still
-//! can; a symbolic link to it stays a link.
+//! A result is written beside a file and renamed over it. What stays true: users who could read or write the file
+//! still can; a symbolic link to it stays a link.
 
 use std::fs::{File, Metadata};
 use std::io;

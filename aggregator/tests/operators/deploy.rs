@@ -90,6 +90,7 @@ fn alerts_and_panels_speak_of_metrics_that_an_aggregator_shows() {
     shown.insert("tollgate_agent_clock_moved_seconds".to_owned());
     // Published by services: the tests of gateways look for it.
     shown.insert("tollgate_agent_threads_panicked_total".to_owned());
+    shown.insert("tollgate_agent_blind_seconds".to_owned());
     // Shown where TLS is used.
     shown.insert("tollgate_tls_certificate_expires_seconds".to_owned());
     let spoken_of: Vec<String> = rules()

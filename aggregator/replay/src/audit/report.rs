@@ -1,8 +1,8 @@
 //! The report of an audit: differences, remarks and counts, for programs and for people.
 //!
-//! A difference is a fault in the log: the command then exits with 1, as it does if a partition was not audited. A remark is legal and worth knowing: repeats
-//! after a restart, batches that came twice, statements at the end that are not recorded yet. Fields are only ever
-//! added. Knows nothing of how differences are found.
+//! A difference is a fault in the log: the command then exits with 1, as it does if a partition was not audited. A remark
+//! is legal and worth knowing: repeats after a restart, batches that came twice, statements at the end that are not
+//! recorded yet. Fields are only ever added. Knows nothing of how differences are found.
 
 use std::collections::BTreeMap;
 use std::fmt;

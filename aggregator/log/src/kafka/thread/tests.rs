@@ -117,6 +117,8 @@ impl Kit {
                     partition, from, ..
                 } => self.began.entry(partition).or_default().push(from),
                 LogEvent::CaughtUp { .. } | LogEvent::Appended { .. } => {}
+                // A busy machine may take a second for an answer.
+                LogEvent::Down { .. } | LogEvent::Up => {}
                 other => self.others.push(other),
             }
         }
