@@ -182,6 +182,8 @@ impl Partition {
         if self.active.is_none() {
             self.disk.create_dir(&self.dir)?;
         }
+        // Else the next append would remove the segment that is begun here.
+        self.remove_leftover()?;
         self.settle()?;
         let path = layout::segment(&self.dir, self.next);
         let header = SegmentHeader {

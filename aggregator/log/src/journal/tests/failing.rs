@@ -167,6 +167,37 @@ fn a_segment_that_cannot_be_begun_is_begun_later() {
 }
 
 #[test]
+fn a_segment_begun_after_a_fault_is_not_taken_for_what_the_fault_left() {
+    let disk = FaultyDisk::default();
+    let mut kit = kit_on(&disk);
+    kit.config.retention = Span::from_secs(40);
+    let mut open = kit.open();
+    kit.at(1_000);
+    assert_eq!(open.append(Stream::Hits, 0, b"before"), Ok(0));
+    // The directory cannot be written to for a while: a quarter of the retention is over, and no segment can be begun.
+    disk.set(Faults {
+        create: true,
+        removals: Some(0),
+        ..Faults::default()
+    });
+    kit.at(20_000);
+    assert!(is_not_now(open.append(Stream::Hits, 1, b"of another")));
+    disk.set(Faults::default());
+    for second in 22..30 {
+        kit.at(1_000 * second);
+        assert!(open.append(Stream::Hits, 1, b"of another").is_ok());
+    }
+    assert_eq!(kit.segments(Stream::Hits, 0).len(), 2, "begun by now");
+    assert_eq!(open.append(Stream::Hits, 0, b"after"), Ok(1));
+    assert_eq!(kit.segments(Stream::Hits, 0).len(), 2);
+    open.close();
+    let mut open = kit.open();
+    let all = open.read_all(Stream::Hits, 0, 0);
+    assert_eq!(texts(&all), ["before", "after"]);
+    open.close();
+}
+
+#[test]
 fn synced_syncs_once_for_all_waiting_and_written_never() {
     for ack in [Ack::Written, Ack::Synced] {
         let disk = FaultyDisk::default();
