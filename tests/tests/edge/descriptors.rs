@@ -283,3 +283,39 @@ fn appends_of_one_address_hold_up_no_other() {
         await_appended(one, EACH);
     }
 }
+
+#[test]
+fn what_the_core_never_got_is_not_under_way_after_its_connection() {
+    let mut link = Link::start(Bounds::default(), 100);
+    let mut agent = link.welcome();
+    let partition = partition_of_pair("api.search", "acme", 4);
+    let mut send = |id| {
+        let record = agent.record("api.search", &["acme".to_owned()]);
+        send_append(&mut agent, id, partition, &record);
+    };
+    send(0);
+    let (peer, _) = link.next_append();
+    let bytes = |link: &Link| link.counters.appends_bytes.load(Ordering::Relaxed);
+    let each = bytes(&link);
+    // The core has room for 64, and takes none; records differ by some bytes.
+    (1..=200).for_each(&mut send);
+    link.until("more waits than the core has room for", |link| {
+        65 * each + each / 2 < bytes(link)
+    });
+    drop(agent);
+    let begun = Instant::now();
+    while 0 < link.edge.agents.open.load(Ordering::Relaxed) {
+        assert!(begun.elapsed() < SOON, "the end is not noticed");
+        link.answer_append(&peer, 0, partition, 0);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // What the core got is answered, if to nobody.
+    while let Ok(event) = link.events.try_recv() {
+        if let Event::Agent { request, .. } = event
+            && let Request::Append { id, .. } = request
+        {
+            link.answer_append(&peer, id, partition, id);
+        }
+    }
+    assert_eq!(bytes(&link), 0);
+}
