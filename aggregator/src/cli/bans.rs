@@ -16,6 +16,7 @@ use super::Global;
 use super::denials::span;
 use super::operator::{Spoken, domain, domain_on, name, pages};
 use super::output::Format;
+use super::unlisted::remark_unlimited;
 use crate::exit::{Exit, Failure};
 
 /// What `bans` takes.
@@ -47,6 +48,7 @@ pub fn run(global: &Global, args: &BansArgs) -> Result<Exit, Failure> {
         ),
     ];
     let answer: BansView<Value> = pages(url, ("/v1/bans", "bans"), &query, usize::MAX)?;
+    let is_empty = answer.bans.is_empty();
     match global.format {
         Format::Json => {
             for mut ban in answer.bans {
@@ -54,7 +56,7 @@ pub fn run(global: &Global, args: &BansArgs) -> Result<Exit, Failure> {
                 output.json(&ban)?;
             }
         }
-        Format::Text if answer.bans.is_empty() => {
+        Format::Text if is_empty => {
             let is_all = args.resource.is_none() && args.domain.is_none();
             output.line(match is_all {
                 true => "no bans are in force",
@@ -71,6 +73,9 @@ pub fn run(global: &Global, args: &BansArgs) -> Result<Exit, Failure> {
         }
     }
     output.finish()?;
+    if is_empty {
+        remark_unlimited(url, args.resource.as_ref());
+    }
     Ok(Exit::Done)
 }
 

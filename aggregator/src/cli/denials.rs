@@ -23,6 +23,7 @@ use super::amend::pair;
 use super::interrupt::StopRequest;
 use super::operator::{OperatorNote, Spoken, ask, domain_on, ended, name, pages};
 use super::output::{Format, Output, is_stdout};
+use super::unlisted::remark_unlimited;
 use crate::exit::{Exit, Failure};
 
 /// How often `--watch` asks.
@@ -107,6 +108,9 @@ pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
     }
     output.finish()?;
     remark_omitted(answer.omitted);
+    if answer.denials.is_empty() && answer.omitted == 0 {
+        remark_unlimited(&args.spoken.url, args.resource.as_ref());
+    }
     Ok(ended(&answer.partitions_missing))
 }
 

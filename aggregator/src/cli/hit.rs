@@ -65,7 +65,7 @@ pub struct HitArgs {
     pub blind: bool,
 }
 
-/// Runs the command. If any hit was refused, it exits with 1.
+/// Runs the command. If any hit was refused, it exits with 1; else, if hits could not be sent, with 69.
 ///
 /// # Errors
 ///
@@ -95,10 +95,18 @@ pub fn run(global: &Global, args: &HitArgs) -> Result<Exit, Failure> {
         if 0 < flushed.dropped {
             remark!("tollgate: {} hits were not sent in time", flushed.dropped);
         }
-        exit
+        exit.map(|exit| ended(exit, flushed.dropped, args.blind))
     })?;
     output.finish()?;
     Ok(exit)
+}
+
+/// How the command ends: what was not sent is counted nowhere, which `--blind` accepts.
+fn ended(exit: Exit, dropped: u64, blind: bool) -> Exit {
+    match exit {
+        Exit::Done if 0 < dropped && !blind => Exit::Unavailable,
+        exit => exit,
+    }
 }
 
 async fn hits(
@@ -381,5 +389,14 @@ mod tests {
         assert!(text(&stats).contains("its feed cannot be reached within 3s (does"));
         stats.feeds_opened = 1;
         assert!(text(&stats).contains("but within 3s not for all partitions"));
+    }
+
+    #[test]
+    fn hits_that_were_not_sent_are_no_success() {
+        assert_eq!(ended(Exit::Done, 0, false), Exit::Done);
+        assert_eq!(ended(Exit::Done, 3, false), Exit::Unavailable);
+        assert_eq!(ended(Exit::Done, 3, true), Exit::Done, "--blind accepts it");
+        assert_eq!(ended(Exit::No, 3, false), Exit::No);
+        assert_eq!(ended(Exit::Interrupted, 3, false), Exit::Interrupted);
     }
 }

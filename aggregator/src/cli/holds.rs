@@ -17,6 +17,7 @@ use tollgate_shared::holdings::TransferId;
 use super::Global;
 use super::operator::{self, OperatorNote, Spoken, domain, found_name, name};
 use super::output::{Format, Output};
+use super::unlisted::remark_unlimited;
 use crate::exit::{Exit, Failure};
 use tollgate_api::amend::AmendRequest;
 use tollgate_api::holds::{HoldView, HoldsView};
@@ -104,6 +105,9 @@ pub fn run(global: &Global, args: &HoldsArgs) -> Result<Exit, Failure> {
         Format::Text => print(&answer, args, &mut output)?,
     }
     output.finish()?;
+    if answer.holds.is_empty() {
+        remark_unlimited(&args.spoken.url, args.resource.as_ref());
+    }
     if answer.more {
         remark!("tollgate: there are more; see --limit, or narrow the query");
     }

@@ -55,6 +55,7 @@ pub mod simulate;
 mod table_lines;
 pub mod top;
 pub mod topics;
+mod unlisted;
 mod user;
 mod values;
 mod variables;

@@ -17,6 +17,7 @@ use tollgate_shared::time::Timestamp;
 use super::Global;
 use super::operator::{Spoken, ended, get};
 use super::output::Format;
+use super::unlisted::remark_unlimited;
 use crate::exit::{Exit, Failure};
 
 /// What `top` takes.
@@ -109,6 +110,9 @@ pub(super) fn show(
         }
     }
     output.finish()?;
+    if answer.pairs.is_empty() {
+        remark_unlimited(url, resource);
+    }
     Ok(ended(&answer.partitions_missing))
 }
 
