@@ -15,7 +15,7 @@ use tollgate_shared::wire::statement::Scope;
 use tollgate_shared::wire::verdict::{
     EndedBy, HoldReason, HoldStatus, SeizedCopies, Verdict, VerdictFrame, Why,
 };
-use tollgate_shared::wire::{DecodeError, Writer};
+use tollgate_shared::wire::{DecodeError, FieldFault, Writer};
 
 const SENDER: Sender<'_> = Sender {
     agent: "web-1",
@@ -133,6 +133,40 @@ fn operations_without_copies_or_with_too_many_at_least_are_refused() {
         copies: 1,
     };
     assert_eq!(field_of(empty), Some("domain"));
+}
+
+/// A denial of `*` denies everybody: an agent that could hold copies as `*` could close the resource for all.
+#[test]
+fn nobody_takes_copies_as_everybody() {
+    let domain = "*";
+    for action in [
+        HoldAction::Hold { domain, copies: 1 },
+        HoldAction::Reserve {
+            domain,
+            copies: 1,
+            min: 1,
+        },
+    ] {
+        let mut writer = Writer::new();
+        let op = HoldOp {
+            resource: 0,
+            number: 1,
+            at: SENDER.sent,
+            action,
+        };
+        write_holds(&mut writer, &SENDER, &["r"], [op].into_iter());
+        let error = Record::decode(writer.as_slice()).expect_err("of everybody");
+        assert_eq!(error.fault, FieldFault::Everybody, "{error}");
+    }
+    let held = Listed {
+        domain,
+        ..listed(5)
+    };
+    let (field, fault) = fault_of(list(0, 9, &[held])).expect("of everybody");
+    assert_eq!(
+        (field, fault),
+        ("domain", FieldFault::Everybody.to_string())
+    );
 }
 
 fn a_name() -> impl Strategy<Value = String> {

@@ -247,6 +247,39 @@ fn calls_without_a_domain_are_never_recorded() {
     }
 }
 
+/// Agents keep a denial of everybody under the name `*`.
+#[test]
+fn a_statement_about_a_pair_is_never_about_everybody() {
+    let fault_of = |scope: Scope| {
+        let statement = Statement {
+            scope,
+            position: LogPosition::default(),
+            kind: StatementKind::Lifted,
+        };
+        let frame = Frame {
+            instance: 1,
+            sequence: 1,
+            sent: Span::ZERO,
+            resource: "r".into(),
+            watermarks: Vec::new(),
+            statements: vec![StatementNotice {
+                partition: 0,
+                remaining: Span::ZERO,
+                statement,
+            }],
+        };
+        let mut writer = Writer::new();
+        frame.encode(&mut writer);
+        Frame::decode(writer.as_slice()).err().map(|e| e.field)
+    };
+    assert_eq!(fault_of(Scope::Pair("acme".into())), None);
+    assert_eq!(fault_of(Scope::Resource), None);
+    assert_eq!(fault_of(Scope::Group("*".into())), None);
+    assert_eq!(fault_of(Scope::Pair("*".into())), Some("domain"));
+    assert_eq!(fault_of(Scope::Pair("".into())), Some("domain"));
+    assert_eq!(fault_of(Scope::Group("".into())), Some("scope name"));
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -17,7 +17,6 @@ use super::holds::{read_transfer, write_transfer};
 use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 use crate::holdings::{Holdings, TransferId};
-use crate::names::NAME_BYTES_MAX;
 use crate::time::{Span, Timestamp};
 
 /// The longest pause that an agent makes between two attempts to connect.
@@ -299,7 +298,7 @@ impl<'a> Listed<'a> {
     fn read(reader: &mut Reader<'a>, sent: Timestamp) -> Result<Self, DecodeError> {
         reader.fixed_array("listed", 6, "6")?;
         let number = reader.u64("hold number")?;
-        let domain = reader.text("domain", 1, NAME_BYTES_MAX)?;
+        let domain = reader.domain()?;
         let before = *reader;
         let copies = reader.u32("copies")?;
         let start = read_age(reader, sent)?;

@@ -21,7 +21,6 @@ use super::hits::{
 use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 use crate::holdings::TransferId;
-use crate::names::NAME_BYTES_MAX;
 use crate::time::{Span, Timestamp};
 
 /// One operation on one hold of the sender.
@@ -206,7 +205,7 @@ impl<'a> HoldAction<'a> {
     fn read(reader: &mut Reader<'a>, op: Op) -> Result<Self, DecodeError> {
         Ok(match op {
             Op::Reserve => {
-                let domain = reader.text("domain", 1, NAME_BYTES_MAX)?;
+                let domain = reader.domain()?;
                 let copies = read_copies(reader)?;
                 let min = read_min(reader, copies)?;
                 Self::Reserve {
@@ -216,7 +215,7 @@ impl<'a> HoldAction<'a> {
                 }
             }
             Op::Hold => Self::Hold {
-                domain: reader.text("domain", 1, NAME_BYTES_MAX)?,
+                domain: reader.domain()?,
                 copies: read_copies(reader)?,
             },
             Op::Release => Self::Release {

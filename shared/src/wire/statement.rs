@@ -101,11 +101,14 @@ impl Scope {
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let before = *reader;
         let kind = reader.u8("scope kind")?;
-        let name = reader.text("scope name", 0, NAME_BYTES_MAX)?;
         match kind {
-            0 => Ok(Self::Pair(name.into())),
-            1 => Ok(Self::Resource),
-            2 => Ok(Self::Group(name.into())),
+            0 => Ok(Self::Pair(reader.domain()?.into())),
+            1 => reader
+                .text("scope name", 0, 0)
+                .map(|_nothing| Self::Resource),
+            2 => Ok(Self::Group(
+                reader.text("scope name", 1, NAME_BYTES_MAX)?.into(),
+            )),
             found => Err(before.error("scope kind", FieldFault::Kind { found })),
         }
     }

@@ -4,6 +4,7 @@ use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
+use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 use tollgate_shared::wire::link::FromAggregator;
 
 use crate::attacked::Attacked;
@@ -99,6 +100,25 @@ fn an_unauthorised_record_is_refused_before_the_log() {
         );
         assert_eq!(attacked.refused(reason), before + 1);
     }
+    // Copies held by everybody, which nobody is.
+    let mut writer = Writer::new();
+    let sender = hitter.sender();
+    let everybody = HoldOp {
+        resource: 0,
+        number: 1,
+        at: sender.sent,
+        action: HoldAction::Hold {
+            domain: "*",
+            copies: 1_000,
+        },
+    };
+    write_holds(&mut writer, &sender, &["sandbox"], [everybody].into_iter());
+    let answer = hitter.append(0, writer.as_slice());
+    assert!(
+        matches!(answer, FromAggregator::Refused { .. }),
+        "{answer:?}"
+    );
+    assert_eq!(attacked.refused("malformed"), 1);
     let denials = attacked.page("/v1/denials?domain=victim");
     assert_eq!(denials["denials"].as_array().map(Vec::len), Some(0));
     attacked.denials_arrive();
