@@ -8,7 +8,7 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::DecodeError;
 use tollgate_shared::wire::link::Refusal;
 
-use super::session::{BATCH_BYTES_MAX, SENT_APART_MAX};
+use super::session::{BATCH_BYTES_MAX, SENT_APART_MAX, SEQUENCE_MAX};
 
 /// Why a batch does not go to the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,13 +50,8 @@ pub enum BatchFault {
     #[error("replaces epoch {0:032x}, whose secret the hello did not contain")]
     Replaces(u128),
     /// Its sequence is too high to be one of this process.
-    #[error("sequence {found}: expected 1 to {expected}")]
-    Sequence {
-        /// The batch's sequence.
-        found: u64,
-        /// The greatest that is allowed.
-        expected: u64,
-    },
+    #[error("sequence {0}: expected 1 to {SEQUENCE_MAX}")]
+    Sequence(u64),
     /// It names a resource that the connection's token does not cover.
     #[error("resource {0:?}: the connection's token is not for its namespace")]
     Namespace(Box<str>),
@@ -113,7 +108,7 @@ impl BatchFault {
             Self::NoHello => 3,
             Self::NotItsOwn { .. } => 4,
             Self::Replaces(_) => 5,
-            Self::Sequence { .. } => 6,
+            Self::Sequence(_) => 6,
             Self::Sent { .. } => 7,
             Self::Namespace(_) => 8,
             Self::Misrouted { .. } => 9,

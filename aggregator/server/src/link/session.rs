@@ -15,7 +15,6 @@
 //! Knows no socket. What stays true: a connection speaks for one epoch as long as it lasts; a refused message
 //! has changed nothing.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tollgate_shared::descriptors::rules_of_resource;
@@ -30,14 +29,9 @@ use super::fault::BatchFault;
 use crate::core::event::Request;
 use crate::security::TokenGrant;
 
-/// The greatest first sequence of a partition on a connection: an agent that sends a batch to a partition
-/// each microsecond reaches it in nine years.
+/// The greatest sequence of a batch: an agent that sends a batch to a partition each microsecond reaches it in
+/// nine years. It may skip any number, as after hours in which it sent its batches to another aggregator.
 pub const SEQUENCE_MAX: u64 = 1 << 48;
-
-/// How far a sequence may be above the highest that the connection sent to a partition. Agents number their
-/// batches without gaps and have at most 127 under way; but they may use another aggregator for an hour, with
-/// two hundred batches a second to each partition, before they return to this one.
-pub const SEQUENCE_JUMP_MAX: u64 = 1 << 20;
 
 /// How far a batch's send stamp may be from this process's clock. It is wide, because agents whose clock is wrong by
 /// hours (a time zone) should still be limited: the engine moves their stamps, and counts that. A stamp that is
@@ -89,8 +83,6 @@ pub struct Session {
     speaker: Option<Speaker>,
     /// The grant of its admission; `None` where none is required.
     grant: Option<Arc<TokenGrant>>,
-    /// The highest accepted sequence, by partition.
-    highest: BTreeMap<u32, u64>,
 }
 
 impl Session {
@@ -100,7 +92,6 @@ impl Session {
             partitions,
             speaker: None,
             grant: None,
-            highest: BTreeMap::new(),
         }
     }
 
@@ -203,7 +194,7 @@ impl Session {
         *self.speaker.get_or_insert_with(|| speaker.clone()) == speaker
     }
 
-    fn check(&mut self, partition: u32, record: &[u8], wall: Timestamp) -> Result<(), BatchFault> {
+    fn check(&self, partition: u32, record: &[u8], wall: Timestamp) -> Result<(), BatchFault> {
         if self.partitions <= partition {
             return Err(BatchFault::Partition {
                 found: partition,
@@ -236,7 +227,7 @@ impl Session {
         };
         self.check_speaker(&sender, replaces)?;
         check_stamp(sender.sent, wall)?;
-        self.check_sequence(partition, sender.sequence)
+        check_sequence(sender.sequence)
     }
 
     /// Checks that this partition rules the pair of each hit: in any other a hit would take room in the log and not
@@ -271,22 +262,12 @@ impl Session {
             _ => Ok(()),
         }
     }
+}
 
-    fn check_sequence(&mut self, partition: u32, sequence: u64) -> Result<(), BatchFault> {
-        let highest = self.highest.get(&partition).copied();
-        let expected = match highest {
-            Some(highest) => highest.saturating_add(SEQUENCE_JUMP_MAX).min(SEQUENCE_MAX),
-            None => SEQUENCE_MAX,
-        };
-        if sequence == 0 || expected < sequence {
-            return Err(BatchFault::Sequence {
-                found: sequence,
-                expected,
-            });
-        }
-        self.highest
-            .insert(partition, highest.map_or(sequence, |one| one.max(sequence)));
-        Ok(())
+fn check_sequence(found: u64) -> Result<(), BatchFault> {
+    match found {
+        1..=SEQUENCE_MAX => Ok(()),
+        _ => Err(BatchFault::Sequence(found)),
     }
 }
 
