@@ -108,6 +108,11 @@ impl Answers {
         if ANSWERS_BYTES < connection.waiting()
             && link.lock_full().insert(number, true) != Some(true)
         {
+            // If it ended meanwhile, nobody would take the entry back, and the core would wait for its room for ever.
+            if link.edge.connection(number).is_none() {
+                link.lock_full().remove(&number);
+                return Sent::Gone;
+            }
             connection.wake();
             return Sent::Full;
         }
