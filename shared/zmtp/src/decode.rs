@@ -232,6 +232,10 @@ impl Decoder {
 
     fn take_frame(&mut self, flags: u8, body: Vec<u8>) -> Result<DecodeStep, Violation> {
         if !self.is_ready {
+            // A peer that refuses this one may say why in place of its READY.
+            if let Ok(Command::Error(reason)) = command::read(&body) {
+                return Err(self.refused(reason));
+            }
             let token = command::check_ready(self.role, &body)?;
             self.is_ready = true;
             let pings = self.pings;
@@ -276,12 +280,15 @@ impl Decoder {
                 DecodeStep::Event(Event::Ping(Bytes::copy_from_slice(context)))
             }
             Command::Pong => DecodeStep::Event(Event::Pong),
-            Command::Error(reason) => {
-                self.peer_error = Some(String::from_utf8_lossy(reason).into());
-                return Err(Violation::PeerError);
-            }
+            Command::Error(reason) => return Err(self.refused(reason)),
             Command::Other => DecodeStep::On,
         })
+    }
+
+    /// Keeps the reason in the peer's ERROR.
+    fn refused(&mut self, reason: &[u8]) -> Violation {
+        self.peer_error = Some(String::from_utf8_lossy(reason).into());
+        Violation::PeerError
     }
 }
 

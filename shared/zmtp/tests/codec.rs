@@ -318,4 +318,9 @@ fn the_reason_of_a_refusal_reaches_the_peer() {
         assert_eq!(decoder.next(&mut input), Err(Violation::PeerError));
         assert_eq!(decoder.peer_error(), Some(kept));
     }
+    // In place of its READY.
+    let mut decoder = Decoder::new(SocketType::Router, PeerLimits::default());
+    let bytes = [&opened(b"")[..64], b"\x04\x0a\x05ERROR\x03bad"].concat();
+    assert_eq!(decoder.next(&mut &bytes[..]), Err(Violation::PeerError));
+    assert_eq!(decoder.peer_error(), Some("bad"));
 }
