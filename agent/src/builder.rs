@@ -240,6 +240,9 @@ impl AgentBuilder {
 
     /// The most resources that are limited; calls of further resources are let through. Default: 10,000.
     ///
+    /// An aggregator ends a feed of more topics than its `feed.subscriptions_max` (20,100) and says so: for more than
+    /// 15,000 resources raise that to as many and 5,000.
+    ///
     /// ```
     /// # use tollgate_agent::Agent;
     /// let builder = Agent::builder().resources_max(50);

@@ -156,7 +156,7 @@ pub(super) async fn connect(
     });
     let connecting = async {
         let addresses = addresses?;
-        Socket::connect(role, &addresses, &slots.credentials).await
+        Socket::connect(role, &addresses, &slots.credentials, until).await
     };
     match timeout_at(until, connecting).await {
         Ok(Ok(mut socket)) => {
@@ -167,6 +167,9 @@ pub(super) async fn connect(
             slots.note(endpoint, Err(fault));
             None
         }
-        Err(_) => None,
+        Err(_) => {
+            slots.note(endpoint, Err(SocketFault::Late));
+            None
+        }
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tollgate_shared::log_lines::excerpt;
 use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, Violation, opening_with, ping, pong};
 
@@ -71,6 +71,9 @@ pub(super) enum SocketFault {
         "the aggregator speaks TLS and this agent has no CA file, expected one (TOLLGATE_TLS_CA_FILE)"
     )]
     SpeaksTls,
+    /// There was no connection in time, or no READY.
+    #[error("not connected, or not READY, in time")]
+    Late,
     /// Time ran out.
     #[error("{0}")]
     Slow(&'static str),
@@ -136,13 +139,14 @@ pub(super) struct Socket {
 
 impl Socket {
     /// Connects to the first of these addresses that answers, and waits for the peer's READY. The caller limits the
-    /// time.
+    /// time to `until`.
     pub(super) async fn connect(
         role: SocketType,
         addresses: &[SocketAddr],
         credentials: &Credentials,
+        until: Instant,
     ) -> Result<Self, SocketFault> {
-        let stream = TcpStream::connect(addresses).await?;
+        let stream = reach(addresses, until).await?;
         stream.set_nodelay(true)?;
         let (wire, token) = credentials.secure(stream).await?;
         let now = Instant::now();
@@ -241,6 +245,8 @@ impl Socket {
 
     /// Writes and reads what goes without waiting, or waits until something does.
     async fn exchange(&mut self) -> Result<(), SocketFault> {
+        // A peer that sends without pause must not keep this thread from its other connections.
+        tokio::task::coop::consume_budget().await;
         self.look(Instant::now())?;
         let is_empty = self.write()?;
         // The socket does not show what TLS has decrypted and nobody has read.
@@ -322,6 +328,7 @@ impl Socket {
         if AWAY_MIN < now.saturating_duration_since(self.looked) {
             self.last_received = now;
             self.unfinished = self.unfinished.map(|_| now);
+            self.stalled = self.stalled.map(|_| now);
         }
         self.looked = now;
         let is_over = |since: Option<Instant>, allowed: Duration| {
@@ -343,6 +350,22 @@ impl Socket {
         }
         Ok(())
     }
+}
+
+/// A connection to the first of these addresses that answers. Each has its share of the time that is left, so that one
+/// behind a firewall that drops packets does not hide the next.
+async fn reach(addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, SocketFault> {
+    let mut fault = SocketFault::Late;
+    for (index, address) in addresses.iter().enumerate() {
+        let left = until.saturating_duration_since(Instant::now());
+        let untried = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
+        match timeout(left / untried, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(refused)) => fault = refused.into(),
+            Err(_) => fault = SocketFault::Late,
+        }
+    }
+    Err(fault)
 }
 
 #[cfg(test)]

@@ -9,6 +9,11 @@ use super::*;
 
 const SOON: Duration = Duration::from_secs(20);
 
+async fn connected(addresses: &[SocketAddr]) -> Result<Socket, SocketFault> {
+    let (role, credentials) = (SocketType::Dealer, Credentials::default());
+    Socket::connect(role, addresses, &credentials, Instant::now() + SOON).await
+}
+
 /// What a DEALER gets from a peer that sends these bytes, one after the other, and then nothing.
 async fn met(pieces: Vec<Vec<u8>>) -> Result<Vec<Bytes>, SocketFault> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -25,8 +30,7 @@ async fn met(pieces: Vec<Vec<u8>>) -> Result<Vec<Bytes>, SocketFault> {
         while matches!(stream.read(&mut bytes).await, Ok(read) if 0 < read) {}
     };
     let met = async {
-        let mut socket =
-            Socket::connect(SocketType::Dealer, &[address], &Credentials::default()).await?;
+        let mut socket = connected(&[address]).await?;
         socket.next().await
     };
     tokio::select! {
@@ -108,4 +112,53 @@ async fn the_reason_of_a_refusal_forges_no_line() {
     );
     let long = SocketFault::Tls("\u{1b}".repeat(100_000));
     assert!(long.to_string().len() < 1_100);
+}
+
+/// The address of a listener that answers no more connections, as behind a firewall that drops packets; and what keeps it
+/// so.
+async fn mute() -> (SocketAddr, (TcpListener, Vec<TcpStream>)) {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    let patience = Duration::from_millis(200);
+    while let Ok(stream) = timeout(patience, TcpStream::connect(address)).await {
+        waiting.push(stream.unwrap());
+        assert!(waiting.len() < 1_000, "it accepts everybody");
+    }
+    (address, (listener, waiting))
+}
+
+#[tokio::test]
+async fn an_address_that_does_not_answer_hides_no_other() {
+    let (mute, _kept) = mute().await;
+    let open = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addresses = [mute, open.local_addr().unwrap()];
+    let until = Instant::now() + Duration::from_secs(2);
+    let stream = reach(&addresses, until).await.unwrap();
+    assert_eq!(stream.peer_addr().unwrap(), addresses[1]);
+    let none = reach(&addresses[..1], Instant::now() + Duration::from_millis(50)).await;
+    assert!(matches!(none, Err(SocketFault::Late)), "{none:?}");
+}
+
+#[tokio::test]
+async fn a_peer_is_not_blamed_for_time_in_which_this_process_stood_still() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let peer = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(&opened(b"")).await.unwrap();
+        stream
+    };
+    let addresses = [address];
+    let (socket, _stream) = tokio::join!(connected(&addresses), peer);
+    let mut socket = socket.unwrap();
+    let now = Instant::now();
+    (socket.looked, socket.stalled, socket.unfinished) = (now, Some(now), Some(now));
+    let later = now + STALL_MAX + AWAY_MIN;
+    assert!(socket.look(later).is_ok(), "it did not run meanwhile");
+    assert!(socket.look(later + AWAY_MIN).is_ok());
+    let ended = socket.look(later + AWAY_MIN * 2);
+    assert!(matches!(ended, Err(SocketFault::Slow(_))), "{ended:?}");
 }
