@@ -6,5 +6,6 @@ mod stderr;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;
+mod tls_peers;
 mod tls_rotation;
 mod weighted;

@@ -9,9 +9,10 @@ use super::named::{self, Bytes, Id, Name, is_default};
 use crate::epoch::SECRET_BYTES;
 use crate::time::Span;
 
-/// The most feeds and members that a welcome lists.
+/// The most feeds that a welcome lists.
 const FEEDS_MAX: usize = 16;
-const MEMBERS_MAX: usize = 1024;
+/// The most members that a welcome lists; agents cannot read one with more.
+pub const MEMBERS_MAX: usize = 1_024;
 
 /// The fields of a hello.
 #[derive(Serialize, Deserialize)]

@@ -30,6 +30,7 @@
 
 use super::MESSAGE_BYTES_MAX;
 use super::frame::{StatementNotice, Watermark, read_list};
+pub use super::greeting::MEMBERS_MAX;
 use super::greeting::{Hello, Welcome, WelcomeMember};
 use super::named::{self, Bytes, Id, Name};
 use super::public::Public;

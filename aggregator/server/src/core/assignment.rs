@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 use tollgate_limits::versions::LimitsBook;
 use tollgate_shared::names::partition_of_resource;
-use tollgate_shared::wire::link::Member;
+use tollgate_shared::wire::link::{MEMBERS_MAX, Member};
 
 use super::candidates::Candidates;
 use super::event::Effect;
@@ -64,6 +64,20 @@ pub(super) struct Membership {
     pub ruled_too: BTreeSet<u32>,
     /// Partitions that were assigned to this process and lie beyond the configured number.
     pub surplus: BTreeSet<u32>,
+}
+
+impl Membership {
+    /// Sets the other members, of which agents are given as many as a welcome may list.
+    pub fn set_members(&mut self, mut members: Vec<Member>) {
+        if MEMBERS_MAX < members.len() {
+            tracing::warn!(
+                members = members.len(),
+                "more members than the {MEMBERS_MAX} that agents can read: agents are not given the others' addresses"
+            );
+            members.truncate(MEMBERS_MAX);
+        }
+        self.members = members;
+    }
 }
 
 impl Partition {

@@ -173,7 +173,7 @@ impl Core {
             Event::SnapshotSaved { partition, saved } => {
                 self.handle_partition(now, partition, PartitionEvent::SnapshotSaved { saved });
             }
-            Event::Members(members) => self.membership.members = members,
+            Event::Members(members) => self.membership.set_members(members),
             Event::RuledToo(partitions) => self.membership.ruled_too = partitions,
             Event::Assigned(partitions) => self.assigned(now, &partitions),
             Event::Revoked(partitions) => self.revoked(now, &partitions),

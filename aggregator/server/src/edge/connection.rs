@@ -256,11 +256,12 @@ impl Connection {
     }
 
     /// Writes the last frames to a peer whose connection was ordered to end, and which is no longer counted.
-    pub(super) fn write_last(&self) -> io::Result<()> {
+    /// Returns whether nothing is left.
+    pub(super) fn write_last(&self) -> io::Result<bool> {
         let mut outbox = self.outbox();
-        outbox.flush(Instant::now(), |pieces| self.wire.try_write(pieces))?;
+        let is_empty = outbox.flush(Instant::now(), |pieces| self.wire.try_write(pieces))?;
         drop(outbox);
-        self.wire.flush().map(|_| ())
+        Ok(is_empty && self.wire.flush()?)
     }
 
     /// Updates the edge's total by the queue, as long as the connection lives.

@@ -169,7 +169,7 @@ impl Ended {
     pub(super) fn told_to_peer(&self) -> Option<String> {
         match self {
             Self::Refused(refused) => Some(refused.to_string()),
-            Self::Revoked => Some(self.to_string()),
+            Self::Revoked | Self::Subscriptions { .. } => Some(self.to_string()),
             _ => None,
         }
     }

@@ -52,6 +52,18 @@ impl Outbox {
         was_empty
     }
 
+    /// Drops everything but the rest of a frame of which the peer has a part: what is queued next is a frame to it.
+    pub fn clear_behind_first(&mut self) {
+        let begun = self.frames.pop_front().filter(|_| 0 < self.written);
+        let written = self.written;
+        self.clear();
+        if let Some(begun) = begun {
+            self.waiting = begun.len() - written + ENTRY_BYTES;
+            self.written = written;
+            self.frames.push_back(begun);
+        }
+    }
+
     /// Drops everything.
     pub fn clear(&mut self) {
         *self = Self::default();
@@ -117,6 +129,38 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn what_the_peer_has_in_part_is_sent_to_its_end() {
+        let mut outbox = Outbox::default();
+        outbox.push(Bytes::from_static(b"whole"));
+        outbox.push(Bytes::from_static(b"part"));
+        outbox.push(Bytes::from_static(b"never"));
+        let mut sent = Vec::new();
+        let mut room = 7;
+        let mut write = |outbox: &mut Outbox, more: usize| {
+            room += more;
+            outbox.flush(Instant::now(), |pieces| {
+                let taken = pieces[0].len().min(room);
+                room -= taken;
+                sent.extend_from_slice(&pieces[0][..taken]);
+                match taken {
+                    0 => Err(io::ErrorKind::WouldBlock.into()),
+                    taken => Ok(taken),
+                }
+            })
+        };
+        assert!(!write(&mut outbox, 0).expect("no fault"));
+        outbox.clear_behind_first();
+        assert_eq!(outbox.waiting(), 2 + ENTRY_BYTES);
+        outbox.push(Bytes::from_static(b"why"));
+        assert!(write(&mut outbox, 100).expect("no fault"));
+        // At a border nothing is left.
+        outbox.push(Bytes::from_static(b"later"));
+        outbox.clear_behind_first();
+        assert_eq!(outbox.waiting(), 0);
+        assert_eq!(sent, b"wholepartwhy");
+    }
 
     fn frame(byte: u8, bytes: usize) -> Bytes {
         vec![byte; bytes].into()

@@ -69,7 +69,7 @@ pub(super) async fn serve<C: Conversation>(
     served.connection.queue(edge, opening(C::ROLE), usize::MAX);
     let ended = served.run().await;
     connection.order(ended);
-    connection.outbox().clear();
+    connection.outbox().clear_behind_first();
     connection.release(edge);
     let ended = connection.ordered().unwrap_or(ended);
     if let Some(reason) = ended.told_to_peer() {
@@ -87,14 +87,16 @@ async fn send_reason(connection: &Connection, reason: String) {
     let close = async {
         let mut bytes = [0; 4 << 10];
         loop {
-            if connection.write_last().is_err() {
-                return;
-            }
+            let interest = match connection.write_last() {
+                Ok(true) => Interest::READABLE,
+                Ok(false) => Interest::READABLE | Interest::WRITABLE,
+                Err(_) => return,
+            };
             match connection.wire.try_read(&mut bytes) {
                 Ok(0) => return,
                 Ok(_) => {}
                 Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {
-                    let ready = connection.wire.ready(Interest::READABLE).await;
+                    let ready = connection.wire.ready(interest).await;
                     if ready.is_err() {
                         return;
                     }
@@ -166,7 +168,8 @@ impl<C: Conversation, R: FnOnce(), B: FnOnce()> Served<'_, C, R, B> {
                         match self.read() {
                             // There is more: other tasks of this thread have their turn first.
                             Ok(READ_BYTES) => tokio::task::yield_now().await,
-                            Ok(_) => {}
+                            // TLS returns less than that at a time, however much there is.
+                            Ok(_) => tokio::task::coop::consume_budget().await,
                             Err(ended) => return ended,
                         }
                     }
@@ -314,7 +317,14 @@ impl<C: Conversation, R: FnOnce(), B: FnOnce()> Served<'_, C, R, B> {
         if let Some(grant) = &grant {
             let certificate = peer.filter(|_| token.is_none());
             let grant = Arc::clone(grant);
-            let _ = self.connection.basis.set(Basis { grant, certificate });
+            let basis = Basis { grant, certificate };
+            let basis = self.connection.basis.get_or_init(|| basis);
+            // The handshake may have ended before its CA was removed. A removal from here on finds the basis.
+            if let Some(certificate) = &basis.certificate
+                && !access.verifies(certificate)
+            {
+                return Err(Ended::Revoked);
+            }
         }
         self.conversation.admitted(grant);
         Ok(())

@@ -80,11 +80,7 @@ pub(super) fn admit<B>(
     if looks && matches!(path, "/healthz" | "/readyz") {
         return Ok(None);
     }
-    // A certificate that has expired since, or whose CA was removed, may still have its connection open.
-    let certificate = certificate.filter(|one| {
-        let tls = access.tls.as_ref();
-        tls.is_some_and(|(tls, _)| tls.verifies(one))
-    });
+    let certificate = certificate.filter(|one| access.verifies(one));
     let admitted = access.grant(bearer(request), certificate);
     let Some(grant) = admitted.map_err(Unauthorised)? else {
         return Ok(None);

@@ -109,6 +109,13 @@ impl Access {
         }
     }
 
+    /// Whether a certificate is valid now, under the CAs in force: it may have expired since its connection began, or
+    /// its CA was removed.
+    pub fn verifies(&self, certificate: &Certificate) -> bool {
+        let tls = self.tls.as_ref();
+        tls.is_some_and(|(tls, _)| tls.verifies(certificate))
+    }
+
     /// The grant of a connection to a port.
     ///
     /// # Errors
