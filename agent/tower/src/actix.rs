@@ -100,8 +100,7 @@ where
     fn call(&self, request: ServiceRequest) -> Self::Future {
         let decision = {
             let extensions = request.extensions();
-            self.layer
-                .decide(Head::of_actix(request.head(), &extensions))
+            self.layer.decide(Head::of_actix(&request, &extensions))
         };
         match decision {
             LayerDecision::LetThrough { headers, held } => {
@@ -111,7 +110,7 @@ where
                 ActixFuture::called(self.inner.call(request), headers, held)
             }
             LayerDecision::Refused(answer) => {
-                let is_grpc = Head::of_actix(request.head(), &request.extensions()).is_grpc();
+                let is_grpc = Head::of_actix(&request, &request.extensions()).is_grpc();
                 let response = translated(refused(&answer, is_grpc));
                 ActixFuture::refused(request.into_response(response))
             }

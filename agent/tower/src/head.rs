@@ -19,6 +19,7 @@ enum HeadParts<'r> {
     #[cfg(feature = "actix")]
     Actix {
         head: &'r actix_web::dev::RequestHead,
+        path: &'r str,
         extensions: &'r actix_web::dev::Extensions,
     },
 }
@@ -34,13 +35,17 @@ impl<'r> Head<'r> {
         })
     }
 
-    /// The head of a request to actix-web.
+    /// The head of a request to actix-web, with the request's extensions, which it only lends.
     #[cfg(feature = "actix")]
     pub(crate) fn of_actix(
-        head: &'r actix_web::dev::RequestHead,
+        request: &'r actix_web::dev::ServiceRequest,
         extensions: &'r actix_web::dev::Extensions,
     ) -> Self {
-        Self(HeadParts::Actix { head, extensions })
+        Self(HeadParts::Actix {
+            head: request.head(),
+            path: request.match_info().as_str(),
+            extensions,
+        })
     }
 
     /// The request's method, as `GET`.
@@ -52,12 +57,14 @@ impl<'r> Head<'r> {
         }
     }
 
-    /// The request's path.
+    /// The request's path, as the router of the library compares it with its routes: of an `http::Request` as the
+    /// client sent it, of actix-web percent-decoded, except `%`, `/` and `+`. A service that decodes paths of
+    /// `http::Request` itself decodes this one as well before it compares it: `/%65xport` may be its `/export`.
     pub fn path(&self) -> &'r str {
         match self.0 {
             HeadParts::Http { uri, .. } => uri.path(),
             #[cfg(feature = "actix")]
-            HeadParts::Actix { head, .. } => head.uri.path(),
+            HeadParts::Actix { path, .. } => path,
         }
     }
 

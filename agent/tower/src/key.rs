@@ -58,15 +58,40 @@ pub fn extension<T: Send + Sync + 'static>(
     }
 }
 
-/// A segment of the path, counted from 0; no domain if it does not exist or is empty.
+/// A segment of the path, counted from 0, percent-decoded as routers decode it: `%61cme` is `acme`, and a decoded `/`
+/// does not split it. No domain if it does not exist or is empty. Allocates for an encoded segment alone.
 pub fn path_segment(
     index: usize,
 ) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
     move |head: Head<'_>| {
         let mut segments = head.path().trim_start_matches('/').split('/');
         let segment = segments.nth(index)?;
-        (!segment.is_empty()).then_some(Cow::Borrowed(segment))
+        (!segment.is_empty()).then(|| percent_decoded(segment))
     }
+}
+
+/// Decodes what is encoded as `%` and two hexadecimal digits, as UTF-8 (with U+FFFD in place of other bytes).
+fn percent_decoded(segment: &str) -> Cow<'_, str> {
+    if !segment.contains('%') {
+        return Cow::Borrowed(segment);
+    }
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.as_bytes();
+    while let [first, after @ ..] = rest {
+        let encoded = match rest {
+            [b'%', high, low, after @ ..] => hex(*high, *low).map(|byte| (byte, after)),
+            _ => None,
+        };
+        let (byte, after) = encoded.unwrap_or((*first, after));
+        bytes.push(byte);
+        rest = after;
+    }
+    Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn hex(high: u8, low: u8) -> Option<u8> {
+    let digit = |byte: u8| u8::try_from(char::from(byte).to_digit(16)?).ok();
+    Some(digit(high)? << 4 | digit(low)?)
 }
 
 /// The client's address: the connected peer, unless it is one of these proxies; otherwise the last address in

@@ -133,6 +133,38 @@ async fn keys_and_costs_find_in_actix_what_they_find_in_tower() {
     assert_eq!(undecided.count(), 1);
 }
 
+#[tokio::test]
+async fn encoded_spellings_of_a_path_are_limited_as_the_path() {
+    let kit = TestAgent::new();
+    let layer = LimitLayer::new(kit.agent().rate("api.search"), key::path_segment(1))
+        .cost(|head| if head.path() == "/t/acme" { 3 } else { 1 });
+    let tenant = |path: web::Path<String>| async { path.into_inner() };
+    let app = App::new()
+        .wrap(layer)
+        .route("/t/{tenant}", web::get().to(tenant));
+    let app = init_service(app).await;
+    for (uri, domain, copies) in [
+        ("/t/acme", "acme", 3),
+        ("/t/%61cme", "acme", 3),
+        ("/%74/acme", "acme", 3),
+        ("/t/a%2Fb", "a/b", 1),
+        ("/t/%2561cme", "%61cme", 1),
+        ("/t/%C3%BCber", "\u{fc}ber", 1),
+    ] {
+        let answer = call_service(&app, TestRequest::with_uri(uri).to_request()).await;
+        let seen = to_bytes(answer.into_body()).await.expect("a body");
+        assert_eq!(seen, domain, "the handler of {uri}");
+        let recorded = kit.recorded();
+        let hit = recorded.last().expect("a hit");
+        assert_eq!(&*hit.domain, domain, "{uri}");
+        let outcome = format!("{:?}", hit.outcome);
+        assert!(
+            outcome.starts_with(&format!("Hit {{ copies: {copies}")),
+            "{uri}: {outcome}"
+        );
+    }
+}
+
 /// A body whose parts arrive when the test sends them.
 struct Parts(tokio::sync::mpsc::UnboundedReceiver<Bytes>);
 
