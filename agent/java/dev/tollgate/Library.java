@@ -15,7 +15,9 @@ import java.time.Duration;
 
 /**
  * The library's functions. The handles are constants of the class; otherwise a call costs a hundred times as much.
- * Those of short calls are critical: the thread does not change its state, and arrays are passed without a copy.
+ * Those of calls that decide are critical: the thread does not change its state, and arrays are passed without a copy.
+ * The garbage collector waits for such a call, so those that give handles and copies back are not critical: they wait
+ * for locks, and free what an agent has.
  */
 final class Library {
     static final int ABI = 0;
@@ -60,13 +62,13 @@ final class Library {
     static final MethodHandle RESERVE =
             critical("tg_reserve", JAVA_INT, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_INT, ADDRESS, ADDRESS);
     // int32_t tg_release(tg_handle hold);
-    static final MethodHandle RELEASE = critical("tg_release", JAVA_INT, JAVA_LONG);
+    static final MethodHandle RELEASE = found("tg_release", JAVA_INT, JAVA_LONG);
     // int32_t tg_release_n(tg_handle hold, uint32_t copies);
-    static final MethodHandle RELEASE_N = critical("tg_release_n", JAVA_INT, JAVA_LONG, JAVA_INT);
+    static final MethodHandle RELEASE_N = found("tg_release_n", JAVA_INT, JAVA_LONG, JAVA_INT);
     // int32_t tg_revoked(tg_handle hold, uint32_t *copies);
-    static final MethodHandle REVOKED = critical("tg_revoked", JAVA_INT, JAVA_LONG, ADDRESS);
+    static final MethodHandle REVOKED = found("tg_revoked", JAVA_INT, JAVA_LONG, ADDRESS);
     // int32_t tg_free(tg_handle handle);
-    static final MethodHandle FREE = critical("tg_free", JAVA_INT, JAVA_LONG);
+    static final MethodHandle FREE = found("tg_free", JAVA_INT, JAVA_LONG);
 
     private Library() {}
 

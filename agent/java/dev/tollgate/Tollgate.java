@@ -400,8 +400,8 @@ public final class Tollgate implements AutoCloseable {
          * never waits: call it between steps of the work.
          */
         public Revoked revoked() {
-            MemorySegment copies = SCRATCH.get().handle;
-            try {
+            try (Arena arena = Arena.ofConfined()) {
+                MemorySegment copies = arena.allocate(JAVA_INT);
                 int code = (int) Library.REVOKED.invokeExact(handle.get(), copies);
                 if (code <= 0) {
                     return null;
