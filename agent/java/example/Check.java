@@ -157,6 +157,7 @@ final class Check {
         }
         Tollgate.Rate search = agent.rate("api.search");
         expect(search.hit("") == null, "a domain of no bytes");
+        undecided(search, agent.copies("jobs"));
         Tollgate.Estimate estimate = search.hitEstimated("mistakes", 1);
         for (Runnable negative : List.<Runnable>of(
                 () -> search.hit("mistakes", -1),
@@ -187,6 +188,18 @@ final class Check {
         long failed = agent.count("calls_failed");
         expect(search.hit("java") == null, "a handle that was freed");
         expect(agent.count("calls_failed") == failed + 1, "not counted");
+    }
+
+    static void undecided(Tollgate.Rate search, Tollgate.Copies jobs) {
+        long before = Tollgate.undecided();
+        expect(search.hit(null) == null && search.hit(null, 7) == null && search.peek(null) == null, "no domain");
+        search.record(null, 7);
+        Tollgate.Estimate estimate = search.hitEstimated(null, 7);
+        expect(estimate.denied() == null && estimate.settle(7), "an estimate without a domain");
+        try (Tollgate.Hold hold = jobs.reserve(null, 7)) {
+            expect(hold.denied() == null && hold.revoked() == null && hold.release(7), "a hold without a domain");
+        }
+        expect(Tollgate.undecided() == before + 6, Tollgate.undecided());
     }
 
     static void threads(Tollgate agent) throws InterruptedException {

@@ -17,6 +17,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.LongAdder;
 
 /**
  * An agent: limits how often, and how many at a time, a tenant may use a resource, across a whole fleet, decided in this
@@ -32,8 +33,9 @@ import java.util.concurrent.atomic.AtomicLong;
  * }</pre>
  *
  * <p>Only {@code open}, {@code ready} and {@code close} wait; any thread may make any call. After a mistake of the
- * caller, like a handle that was freed, a call may proceed: limits never break a service. Only a negative number of
- * copies is an {@code IllegalArgumentException}.
+ * caller, like a handle that was freed, a call may proceed: limits never break a service. So may a call of the domain
+ * null, as of a missing header, which uses up no limit ({@link #undecided}). Only a negative number of copies is an
+ * {@code IllegalArgumentException}.
  */
 public final class Tollgate implements AutoCloseable {
     /** The answer to a call that was refused. {@code retryAfter} is empty if the refusal does not end by itself. */
@@ -99,6 +101,8 @@ public final class Tollgate implements AutoCloseable {
     }
 
     private static final ThreadLocal<Scratch> SCRATCH = ThreadLocal.withInitial(Scratch::new);
+
+    private static final LongAdder UNDECIDED = new LongAdder();
 
     private final long handle;
 
@@ -175,6 +179,18 @@ public final class Tollgate implements AutoCloseable {
         }
     }
 
+    /** How many calls of this process were let through because their domain was null. */
+    public static long undecided() {
+        return UNDECIDED.sum();
+    }
+
+    private static boolean isUndecided(String domain) {
+        if (domain == null) {
+            UNDECIDED.increment();
+        }
+        return domain == null;
+    }
+
     /**
      * Sends what was recorded, for at most this long, and ends the agent. Its handles then let calls through. Returns
      * whether everything was sent. Close an agent before the process ends: calls that were not yet sent are lost with
@@ -228,6 +244,9 @@ public final class Tollgate implements AutoCloseable {
 
         /** Counts a call of a domain. Null means that it may proceed. */
         public Denied hit(String domain) {
+            if (isUndecided(domain)) {
+                return null;
+            }
             byte[] text = domain.getBytes(StandardCharsets.UTF_8);
             MemorySegment answer = SCRATCH.get().answer;
             try {
@@ -241,6 +260,9 @@ public final class Tollgate implements AutoCloseable {
 
         /** Counts a call that costs this many copies, all or nothing. Null means that it may proceed. */
         public Denied hit(String domain, int copies) {
+            if (isUndecided(domain)) {
+                return null;
+            }
             byte[] text = domain.getBytes(StandardCharsets.UTF_8);
             MemorySegment answer = SCRATCH.get().answer;
             try {
@@ -254,6 +276,9 @@ public final class Tollgate implements AutoCloseable {
 
         /** What hit would return; counts nothing. */
         public Denied peek(String domain) {
+            if (isUndecided(domain)) {
+                return null;
+            }
             byte[] text = domain.getBytes(StandardCharsets.UTF_8);
             MemorySegment answer = SCRATCH.get().answer;
             try {
@@ -267,6 +292,9 @@ public final class Tollgate implements AutoCloseable {
 
         /** Counts copies that were already used, whatever the limits are. */
         public void record(String domain, int copies) {
+            if (isUndecided(domain)) {
+                return;
+            }
             byte[] text = domain.getBytes(StandardCharsets.UTF_8);
             try {
                 int code = (int)
@@ -279,6 +307,9 @@ public final class Tollgate implements AutoCloseable {
 
         /** Counts a call whose cost is known only afterwards: settle the returned estimate, refused or not. */
         public Estimate hitEstimated(String domain, int copies) {
+            if (isUndecided(domain)) {
+                return new Estimate(0, null);
+            }
             byte[] text = domain.getBytes(StandardCharsets.UTF_8);
             Scratch scratch = SCRATCH.get();
             try {
@@ -341,6 +372,9 @@ public final class Tollgate implements AutoCloseable {
          * {@code holds_max} are let through, and count nowhere; {@code count("holds_unrecorded")} counts such holds.
          */
         public Hold reserve(String domain, int copies) {
+            if (isUndecided(domain)) {
+                return new Hold(0, null);
+            }
             byte[] text = domain.getBytes(StandardCharsets.UTF_8);
             Scratch scratch = SCRATCH.get();
             try {
