@@ -8,6 +8,7 @@
 //! `TOLLGATE_AGGREGATORS=127.0.0.1:7401` names the aggregator. Without one, or while none answers, every call is let
 //! through.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
@@ -34,7 +35,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .route("/export", get(export).layer(at_a_time));
     let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
-    axum::serve(listener, routes)
+    // `key::client_address` finds the address of a client only if the server states it.
+    let service = routes.into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service)
         .with_graceful_shutdown(stop_signal())
         .await?;
     // Sends what calls recorded. Without the graceful end above, a signal would end the process before.

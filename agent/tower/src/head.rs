@@ -115,14 +115,20 @@ impl<'r> Head<'r> {
         }
     }
 
-    /// The address of the connected peer: a `SocketAddr` in the request's extensions, with the feature `axum` also a
-    /// `ConnectInfo<SocketAddr>`; actix-web knows it by itself.
+    /// The address of the connected peer. actix-web knows it by itself, and so does tonic, with the feature `tonic` of
+    /// this crate. axum has to serve `router.into_make_service_with_connect_info::<SocketAddr>()`, with the feature
+    /// `axum`. With any other server put a `SocketAddr` into the request's extensions.
     pub fn peer(&self) -> Option<IpAddr> {
         let peer = self.extension::<SocketAddr>().copied();
         #[cfg(feature = "axum")]
         let peer = peer.or_else(|| {
             let info = self.extension::<axum::extract::ConnectInfo<SocketAddr>>();
             info.map(|info| info.0)
+        });
+        #[cfg(feature = "tonic")]
+        let peer = peer.or_else(|| {
+            let info = self.extension::<tonic::transport::server::TcpConnectInfo>();
+            info.and_then(|info| info.remote_addr)
         });
         #[cfg(feature = "actix")]
         let peer = peer.or(match self.0 {

@@ -96,26 +96,45 @@ fn hex(high: u8, low: u8) -> Option<u8> {
 
 /// The client's address: the connected peer, unless it is one of these proxies; otherwise the last address in
 /// `X-Forwarded-For` that is not one of them. Addresses that a client wrote in front of it are never taken. The
-/// limits state how many bits of an address make a domain (`addresses`).
+/// resource needs `addresses = { v4 = 32, v6 = 64 }` in the limits: a client with IPv6 has a network of addresses.
 ///
-/// The peer's address is [`Head::peer`]. If that is unknown, only the header counts.
+/// No domain if the peer's address is unknown, because then the client may have written the whole header. The servers
+/// that know it are those named at [`Head::peer`]. For a server at a Unix socket there is [`forwarded_address`].
 pub fn client_address(
     trusted: Vec<IpNet>,
 ) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
     move |head: Head<'_>| {
-        let trusts = |address: &IpAddr| trusted.iter().any(|network| network.contains(address));
-        let peer = head.peer();
-        if let Some(peer) = peer.filter(|peer| !trusts(peer)) {
-            return Some(Cow::Owned(peer.to_string()));
-        }
-        // What a client wrote in front may be any bytes; the rest comes from a proxy.
-        let lists: Vec<Cow<'_, str>> = head
-            .header_values(FORWARDED)
-            .into_iter()
-            .map(String::from_utf8_lossy)
-            .collect();
-        let lists = lists.iter().map(|list| &**list);
-        let client = forwarded_client(lists, |address| trusts(&address));
-        client.or(peer).map(|client| Cow::Owned(client.to_string()))
+        let peer = head.peer()?;
+        let client = match is_of(&trusted, peer) {
+            true => forwarded(head, &trusted).unwrap_or(peer),
+            false => peer,
+        };
+        Some(Cow::Owned(client.to_string()))
     }
+}
+
+/// The last address in `X-Forwarded-For` that is not one of these proxies, without a look at the connected peer: for a
+/// server that only proxies can reach, as at a Unix socket. Clients of any other server can choose their address.
+pub fn forwarded_address(
+    trusted: Vec<IpNet>,
+) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
+    move |head: Head<'_>| {
+        let client = forwarded(head, &trusted)?;
+        Some(Cow::Owned(client.to_string()))
+    }
+}
+
+fn is_of(networks: &[IpNet], address: IpAddr) -> bool {
+    networks.iter().any(|network| network.contains(&address))
+}
+
+fn forwarded(head: Head<'_>, trusted: &[IpNet]) -> Option<IpAddr> {
+    // What a client wrote in front may be any bytes; the rest comes from a proxy.
+    let lists: Vec<Cow<'_, str>> = head
+        .header_values(FORWARDED)
+        .into_iter()
+        .map(String::from_utf8_lossy)
+        .collect();
+    let lists = lists.iter().map(|list| &**list);
+    forwarded_client(lists, |address| is_of(trusted, address))
 }

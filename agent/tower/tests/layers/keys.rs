@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use axum::extract::ConnectInfo;
 use http::Request;
 use tollgate_tower::{Head, key};
+use tonic::transport::server::TcpConnectInfo;
 
 use super::empty;
 
@@ -53,7 +54,9 @@ fn the_client_is_found_behind_stated_proxies_alone() {
             Some("2001:db8::1"),
         ),
         (Some("10.0.0.1:1"), Some("nobody"), Some("10.0.0.1")),
-        (None, Some("203.0.113.7"), Some("203.0.113.7")),
+        // The client may have written the whole header.
+        (None, Some("203.0.113.7"), None),
+        (None, Some("10.0.0.1"), None),
         (None, None, None),
     ] {
         let mut request = Request::builder().uri("/");
@@ -68,4 +71,32 @@ fn the_client_is_found_behind_stated_proxies_alone() {
         let found = of(Head::of(&request));
         assert_eq!(found.as_deref(), client, "{peer:?} {forwarded:?}");
     }
+}
+
+#[test]
+fn a_server_that_only_proxies_reach_takes_their_word() {
+    let of = key::forwarded_address(vec!["10.0.0.0/8".parse().expect("a network")]);
+    for (forwarded, client) in [
+        (Some("8.8.8.8, 203.0.113.7, 10.0.0.2"), Some("203.0.113.7")),
+        (Some("nobody"), None),
+        (None, None),
+    ] {
+        let mut request = Request::builder().uri("/");
+        if let Some(forwarded) = forwarded {
+            request = request.header("x-forwarded-for", forwarded);
+        }
+        let request = empty(request);
+        assert_eq!(of(Head::of(&request)).as_deref(), client, "{forwarded:?}");
+    }
+}
+
+#[test]
+fn the_peer_of_a_tonic_server_is_the_client() {
+    let of = key::client_address(Vec::new());
+    let mut request = empty(Request::builder().header("x-forwarded-for", "8.8.8.8"));
+    request.extensions_mut().insert(TcpConnectInfo {
+        local_addr: None,
+        remote_addr: Some("203.0.113.7:1".parse().expect("an address")),
+    });
+    assert_eq!(of(Head::of(&request)).as_deref(), Some("203.0.113.7"));
 }
