@@ -24,7 +24,7 @@ use crate::subject::{Subject, Undecided};
 ///
 /// If the client of a request goes away, its copies are given back as soon as the server drops the request. An
 /// upgraded connection outlives its response: the service keeps a clone of [`HeldCopies`] as long as the connection
-/// lasts.
+/// lasts, which has the copies of every [`HoldLayer`] that the request passed.
 ///
 /// The layer waits for nothing, so it is not for strict resources (`reserve = "strict"` in the limits), whose copies
 /// are used once the aggregators have granted them: [`Copies::reserve_confirmed`] in the handler. As soon as the agent
@@ -100,7 +100,8 @@ impl HoldLayer {
             return Ok(None);
         };
         let hold = self.copies.reserve(&domain, copies)?;
-        Ok(Some(HeldCopies::new(hold)))
+        let outer = head.extension::<HeldCopies>().cloned();
+        Ok(Some(HeldCopies::new(hold, outer)))
     }
 }
 

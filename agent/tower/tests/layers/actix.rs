@@ -226,6 +226,30 @@ async fn actix_holds_copies_while_the_request_uses_them() {
     assert_eq!(copies.held("acme"), 0);
 }
 
+#[tokio::test]
+async fn a_handler_of_actix_keeps_the_copies_of_two_layers() {
+    let kit = TestAgent::new();
+    let seats = kit.agent().copies("api.seats");
+    let exports = kit.agent().copies("api.exports");
+    let outer = HoldLayer::new(seats.clone(), key::header("x-tenant"));
+    let (sender, kept) = mpsc::channel::<HeldCopies>();
+    let tunnel = move |request: HttpRequest| {
+        let held = request.extensions().get::<HeldCopies>().cloned();
+        sender
+            .send(held.expect("copies"))
+            .expect("the test listens");
+        async { HttpResponse::Ok().finish() }
+    };
+    let app = App::new().default_service(web::to(tunnel));
+    let app = app.wrap(by_tenant_at_a_time(kit.agent())).wrap(outer);
+    let app = init_service(app).await;
+    drop(call_service(&app, request("acme").to_request()).await);
+    let both = kept.recv().expect("copies");
+    assert_eq!((seats.held("acme"), exports.held("acme")), (1, 1));
+    drop(both);
+    assert_eq!((seats.held("acme"), exports.held("acme")), (0, 0));
+}
+
 /// A server of actix-web, whose first response has a body of these parts.
 fn served(agent: &Agent, parts: tokio::sync::mpsc::UnboundedReceiver<Bytes>) -> SocketAddr {
     let layer = by_tenant_at_a_time(agent);

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
+use tollgate_agent::Copies;
 use tollgate_agent::testing::TestAgent;
 use tollgate_tower::{DoorBody, HeldCopies, HoldLayer, LimitLayer, key};
 use tower::{Layer as _, ServiceExt as _, service_fn};
@@ -362,6 +363,31 @@ async fn a_task_that_outlives_the_response_keeps_its_copies() {
     assert_eq!((tunnel.copies(), copies.held("acme")), (1, 1));
     drop(tunnel);
     assert_eq!(copies.held("acme"), 0);
+}
+
+#[tokio::test]
+async fn a_task_behind_two_layers_keeps_the_copies_of_both() {
+    let kit = TestAgent::new();
+    let [tunnels, seats] = ["api.tunnels", "api.seats"].map(|name| kit.agent().copies(name));
+    let layer = |copies: &Copies| HoldLayer::new(copies.clone(), key::header("x-tenant"));
+    let (kept, mut held) = tokio::sync::mpsc::unbounded_channel();
+    let service = service_fn(move |request: Request<Empty<Bytes>>| {
+        let copies = request.extensions().get::<HeldCopies>().cloned();
+        kept.send(copies.expect("copies"))
+            .expect("somebody listens");
+        found(request)
+    });
+    let service = layer(&seats).layer(layer(&tunnels).layer(service));
+    let answer = service.oneshot(empty(request("acme"))).await;
+    drop(answer.expect("never fails"));
+    let both = held.recv().await.expect("copies");
+    assert_eq!((tunnels.held("acme"), seats.held("acme")), (1, 1));
+    assert_eq!(
+        format!("{both:?}"),
+        r#"HeldCopies(1 of "api.tunnels", HeldCopies(1 of "api.seats"))"#
+    );
+    drop(both);
+    assert_eq!((tunnels.held("acme"), seats.held("acme")), (0, 0));
 }
 
 #[tokio::test]
