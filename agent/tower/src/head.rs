@@ -1,5 +1,6 @@
 //! A request without its body: what a layer may decide by, for any library that has received it.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
@@ -77,12 +78,10 @@ impl<'r> Head<'r> {
         }
     }
 
-    /// The value of a header field, the first if there are several; `None` if it is absent or not visible text.
-    /// Header fields come from clients.
-    pub fn header(&self, name: &str) -> Option<&'r str> {
-        let value = self.header_bytes(name)?;
-        let is_visible = value.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
-        std::str::from_utf8(value).ok().filter(|_| is_visible)
+    /// The value of a header field, the first if there are several, read as UTF-8 (with U+FFFD in place of other
+    /// bytes), so that no bytes of a client make a field absent. Header fields come from clients.
+    pub fn header(&self, name: &str) -> Option<Cow<'r, str>> {
+        self.header_bytes(name).map(String::from_utf8_lossy)
     }
 
     /// The bytes of a header field's value, the first if there are several.

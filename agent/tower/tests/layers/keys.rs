@@ -100,3 +100,14 @@ fn the_peer_of_a_tonic_server_is_the_client() {
     });
     assert_eq!(of(Head::of(&request)).as_deref(), Some("203.0.113.7"));
 }
+
+#[test]
+fn a_header_with_any_bytes_is_there() {
+    let request = Request::builder().header("x-plan", &b"fr\xfchst\x80"[..]);
+    let request = empty(request.header("x-tenant", "Z\u{fc}rich"));
+    let head = Head::of(&request);
+    assert_eq!(head.header("x-tenant").as_deref(), Some("Z\u{fc}rich"));
+    let plan = head.header("x-plan");
+    assert_eq!(plan.as_deref(), Some("fr\u{fffd}hst\u{fffd}"));
+    assert_eq!(head.header("x-none"), None);
+}
