@@ -35,7 +35,7 @@ use bytes::Bytes;
 use pin_project_lite::pin_project;
 use tollgate_agent::Headers;
 
-use crate::answer::refused;
+use crate::answer::{LIMIT_FIELDS, refused};
 use crate::body::DoorBody;
 use crate::door::{DecidingLayer, LayerDecision};
 use crate::head::Head;
@@ -197,7 +197,12 @@ where
                     let is_empty = matches!(body.size(), BodySize::None | BodySize::Sized(0));
                     DoorBody::of_service(body, held.filter(|_| !is_empty))
                 });
-                for (name, value) in headers.take().iter().flat_map(Headers::iter) {
+                let has_limit = || {
+                    let known = response.headers();
+                    LIMIT_FIELDS.iter().any(|name| known.contains_key(*name))
+                };
+                let headers = headers.take().filter(|_| !has_limit());
+                for (name, value) in headers.iter().flat_map(Headers::iter) {
                     put(response.headers_mut(), name, value.as_bytes());
                 }
                 Poll::Ready(Ok(response))

@@ -9,6 +9,10 @@ const EXHAUSTED: &str = "8";
 const UNAVAILABLE: &str = "14";
 const INTERNAL: &str = "13";
 
+/// The fields by which a response states a limit. A layer leaves them as they are: they are those of an inner layer,
+/// which may have refused the call, or of the service.
+pub(crate) const LIMIT_FIELDS: [&str; 2] = ["ratelimit", "ratelimit-policy"];
+
 /// The response to a refused call, and its text if it has one.
 pub(crate) fn refused(answer: &HttpAnswer, is_grpc: bool) -> Response<Option<Bytes>> {
     let (status, body) = match is_grpc {

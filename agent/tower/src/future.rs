@@ -10,7 +10,7 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use tollgate_agent::{Headers, HttpAnswer};
 
-use crate::answer::{put, refused};
+use crate::answer::{LIMIT_FIELDS, put, refused};
 use crate::body::DoorBody;
 use crate::held::HeldCopies;
 
@@ -75,7 +75,11 @@ where
                     let held = held.filter(|_| !body.is_end_stream());
                     DoorBody::of_service(body, held)
                 });
-                if let Some(headers) = headers.take() {
+                let has_limit = || {
+                    let known = response.headers();
+                    LIMIT_FIELDS.iter().any(|name| known.contains_key(*name))
+                };
+                if let Some(headers) = headers.take().filter(|_| !has_limit()) {
                     put(response.headers_mut(), headers.iter());
                 }
                 Poll::Ready(Ok(response))

@@ -75,7 +75,7 @@ impl LimitLayer {
     }
 
     /// Adds the limit (`RateLimit-Policy`), if known, to every response, not only to those for callers near the
-    /// limit. Costs an allocation for each call.
+    /// limit; never to one that has these fields already, as of an inner layer. Costs an allocation for each call.
     #[must_use]
     pub fn tell_always(mut self) -> Self {
         self.tells_always = true;

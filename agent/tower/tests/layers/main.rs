@@ -1,6 +1,7 @@
 //! Tests of the layers, before services of tower, of axum and of actix-web.
 
 mod actix;
+mod answers;
 mod keys;
 
 use std::convert::Infallible;
@@ -90,21 +91,6 @@ async fn a_refused_call_never_reaches_the_service_and_can_retry() {
     kit.advance(Duration::from_secs(2));
     let again = ask(&layer, empty(request("acme"))).await;
     assert_eq!(again.status(), StatusCode::OK);
-}
-
-#[tokio::test]
-async fn a_refused_grpc_call_has_a_grpc_status() {
-    let kit = TestAgent::new();
-    kit.deny("api.search", "acme", Duration::from_secs(3));
-    let grpc = request("acme").header("content-type", "application/grpc+proto");
-    let answer = ask(&by_tenant(&kit), empty(grpc)).await;
-    let headers = answer.headers();
-    assert_eq!(answer.status(), StatusCode::OK);
-    assert_eq!(text(headers, "grpc-status"), "8");
-    assert_eq!(text(headers, "grpc-retry-pushback-ms"), "3000");
-    assert_eq!(text(headers, "content-type"), "application/grpc");
-    assert!(text(headers, "grpc-message").starts_with("rate limited"));
-    assert!(answer.body().is_end_stream());
 }
 
 #[tokio::test]
