@@ -109,9 +109,9 @@ where
                 }
                 ActixFuture::called(self.inner.call(request), headers, held)
             }
-            LayerDecision::Refused(answer) => {
-                let is_grpc = Head::of_actix(&request, &request.extensions()).is_grpc();
-                let response = translated(refused(&answer, is_grpc));
+            LayerDecision::Refused(refusal) => {
+                let grpc = Head::of_actix(&request, &request.extensions()).grpc_type();
+                let response = translated(refused(&refusal, grpc));
                 ActixFuture::refused(request.into_response(response))
             }
         }

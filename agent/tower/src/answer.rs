@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use tollgate_agent::HttpAnswer;
+use tollgate_agent::{HttpAnswer, Refused};
 
 /// The gRPC statuses RESOURCE_EXHAUSTED, UNAVAILABLE and INTERNAL.
 const EXHAUSTED: &str = "8";
@@ -13,11 +13,31 @@ const INTERNAL: &str = "13";
 /// which may have refused the call, or of the service.
 pub(crate) const LIMIT_FIELDS: [&str; 2] = ["ratelimit", "ratelimit-policy"];
 
-/// The response to a refused call, and its text if it has one.
-pub(crate) fn refused(answer: &HttpAnswer, is_grpc: bool) -> Response<Option<Bytes>> {
-    let (status, body) = match is_grpc {
-        true => (StatusCode::OK, None),
-        false => (
+/// A refusal.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    answer: HttpAnswer,
+    /// Whether the same call will be refused again, however long the client waits.
+    is_final: bool,
+}
+
+impl Refusal {
+    pub fn new(error: &Refused, tells_legacy: bool) -> Self {
+        let answer = match tells_legacy {
+            true => error.http().with_legacy_headers(),
+            false => error.http(),
+        };
+        let is_final = error.is_caller_error() || matches!(error, Refused::TooMany(_));
+        Self { answer, is_final }
+    }
+}
+
+/// The response to a refused call, and its text if it has one; for a gRPC call with this content type.
+pub(crate) fn refused(refusal: &Refusal, grpc: Option<&'static str>) -> Response<Option<Bytes>> {
+    let answer = &refusal.answer;
+    let (status, body) = match grpc {
+        Some(_) => (StatusCode::OK, None),
+        None => (
             StatusCode::from_u16(answer.status()).unwrap_or(StatusCode::TOO_MANY_REQUESTS),
             Some(Bytes::from(answer.body())),
         ),
@@ -25,14 +45,15 @@ pub(crate) fn refused(answer: &HttpAnswer, is_grpc: bool) -> Response<Option<Byt
     let mut response = Response::new(body);
     *response.status_mut() = status;
     put(response.headers_mut(), answer.headers());
-    if is_grpc {
-        as_grpc(response.headers_mut(), answer);
+    if let Some(content_type) = grpc {
+        as_grpc(response.headers_mut(), refusal, content_type);
     }
     response
 }
 
 /// An answer without messages: everything is in its head.
-fn as_grpc(headers: &mut HeaderMap, answer: &HttpAnswer) {
+fn as_grpc(headers: &mut HeaderMap, refusal: &Refusal, content_type: &'static str) {
+    let answer = &refusal.answer;
     let status = match answer.status() {
         503 => UNAVAILABLE,
         500 => INTERNAL,
@@ -40,13 +61,15 @@ fn as_grpc(headers: &mut HeaderMap, answer: &HttpAnswer) {
     };
     headers.insert(
         http::header::CONTENT_TYPE,
-        HeaderValue::from_static("application/grpc"),
+        HeaderValue::from_static(content_type),
     );
     headers.insert("grpc-status", HeaderValue::from_static(status));
-    let pushback = answer.retry_after_secs().map(|seconds| {
-        let milliseconds = seconds.saturating_mul(1_000);
-        ("grpc-retry-pushback-ms", milliseconds.to_string())
-    });
+    let pushback = match answer.retry_after_secs() {
+        Some(seconds) => Some(seconds.saturating_mul(1_000).to_string()),
+        // By a negative number a server asks its client not to try again. Without any, it tries by its own policy.
+        None => refusal.is_final.then(|| "-1".to_owned()),
+    };
+    let pushback = pushback.map(|milliseconds| ("grpc-retry-pushback-ms", milliseconds));
     let message = ("grpc-message", percent_encoded(answer.detail()));
     put(headers, pushback.into_iter().chain([message]));
 }

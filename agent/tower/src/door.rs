@@ -1,7 +1,8 @@
 //! A layer's decision on a request, for any library that serves it.
 
-use tollgate_agent::{Headers, HttpAnswer};
+use tollgate_agent::Headers;
 
+use crate::answer::Refusal;
 use crate::head::Head;
 use crate::held::HeldCopies;
 
@@ -13,7 +14,7 @@ pub(crate) enum LayerDecision {
         held: Option<HeldCopies>,
     },
     /// The service is not called.
-    Refused(HttpAnswer),
+    Refused(Refusal),
 }
 
 /// A layer, as services use it.

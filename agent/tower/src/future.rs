@@ -8,9 +8,9 @@ use bytes::Bytes;
 use http::Response;
 use http_body::Body;
 use pin_project_lite::pin_project;
-use tollgate_agent::{Headers, HttpAnswer};
+use tollgate_agent::Headers;
 
-use crate::answer::{LIMIT_FIELDS, put, refused};
+use crate::answer::{LIMIT_FIELDS, Refusal, put, refused};
 use crate::body::DoorBody;
 use crate::held::HeldCopies;
 
@@ -28,7 +28,7 @@ pin_project! {
     #[derive(Debug)]
     enum DoorState<F> {
         Called { #[pin] future: F, headers: Option<Headers>, held: Option<HeldCopies> },
-        Refused { answer: HttpAnswer, is_grpc: bool },
+        Refused { refusal: Refusal, grpc: Option<&'static str> },
     }
 }
 
@@ -44,10 +44,10 @@ impl<F> DoorFuture<F> {
         }
     }
 
-    /// For a call that was refused.
-    pub(crate) fn refused(answer: HttpAnswer, is_grpc: bool) -> Self {
+    /// For a call that was refused; the content type of a gRPC call's response.
+    pub(crate) fn refused(refusal: Refusal, grpc: Option<&'static str>) -> Self {
         Self {
-            state: DoorState::Refused { answer, is_grpc },
+            state: DoorState::Refused { refusal, grpc },
         }
     }
 }
@@ -84,8 +84,8 @@ where
                 }
                 Poll::Ready(Ok(response))
             }
-            DoorProjected::Refused { answer, is_grpc } => {
-                Poll::Ready(Ok(refused(answer, *is_grpc).map(DoorBody::refused)))
+            DoorProjected::Refused { refusal, grpc } => {
+                Poll::Ready(Ok(refused(refusal, *grpc).map(DoorBody::refused)))
             }
         }
     }

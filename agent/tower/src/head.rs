@@ -137,10 +137,23 @@ impl<'r> Head<'r> {
         peer.map(|peer| peer.ip().to_canonical())
     }
 
-    /// Whether it is a gRPC call, by its content type.
+    /// Whether it is a gRPC or gRPC-Web call, by its content type.
     pub fn is_grpc(&self) -> bool {
-        let kind = self.header("content-type");
-        kind.is_some_and(|kind| kind.starts_with("application/grpc"))
+        self.grpc_type().is_some()
+    }
+
+    /// The content type of a response, without the format of messages; `None` if it is not a gRPC call.
+    pub(crate) fn grpc_type(&self) -> Option<&'static str> {
+        let content_type = self.header("content-type")?;
+        let kind = content_type.split(['+', ';']).next()?.trim();
+        let kinds = [
+            "application/grpc",
+            "application/grpc-web",
+            "application/grpc-web-text",
+        ];
+        kinds
+            .into_iter()
+            .find(|known| kind.eq_ignore_ascii_case(known))
     }
 }
 

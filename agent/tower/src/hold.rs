@@ -13,6 +13,7 @@ use tollgate_agent::{Copies, Refused};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::answer::Refusal;
 use crate::body::DoorBody;
 use crate::door::{DecidingLayer, LayerDecision};
 use crate::future::DoorFuture;
@@ -112,10 +113,7 @@ impl DecidingLayer for HoldLayer {
                 headers: None,
                 held,
             },
-            Err(error) => LayerDecision::Refused(match self.tells_legacy {
-                true => error.http().with_legacy_headers(),
-                false => error.http(),
-            }),
+            Err(error) => LayerDecision::Refused(Refusal::new(&error, self.tells_legacy)),
         }
     }
 }
@@ -162,16 +160,16 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let head = Head::of(&request);
-        let is_grpc = head.is_grpc();
-        match self.layer.decide(head) {
+        match self.layer.decide(Head::of(&request)) {
             LayerDecision::LetThrough { headers, held } => {
                 if let Some(held) = &held {
                     request.extensions_mut().insert(held.clone());
                 }
                 DoorFuture::called(self.inner.call(request), headers, held)
             }
-            LayerDecision::Refused(answer) => DoorFuture::refused(answer, is_grpc),
+            LayerDecision::Refused(refusal) => {
+                DoorFuture::refused(refusal, Head::of(&request).grpc_type())
+            }
         }
     }
 }

@@ -15,11 +15,13 @@
 //!
 //! A refused call never reaches the service. The layer answers it with 429 (or 503, 500: [`HttpAnswer`]),
 //! `Retry-After`, `RateLimit`, `RateLimit-Policy`, `x-tollgate-code` and a problem in JSON; a gRPC call (by its
-//! content type) with HTTP 200, `grpc-status: 8` (RESOURCE_EXHAUSTED) and `grpc-retry-pushback-ms`. The answer 500
+//! content type) with HTTP 200, `grpc-status: 8` (RESOURCE_EXHAUSTED) and `grpc-retry-pushback-ms`, which is -1 where
+//! waiting does not help. The answer 500
 //! means that the layer does not fit the limits: a [`LimitLayer`] of a resource that is limited by copies, a [`HoldLayer`]
 //! of one that is limited by rate, or whose copies are strict. A call without a domain is let through and counted
-//! ([`Undecided`]); [`LimitLayer::or_domain`] sets a domain for such calls. Nothing waits, and a call that is let
-//! through costs no allocation here.
+//! ([`Undecided`]); [`LimitLayer::or_domain`] sets a domain for such calls. Nothing waits. A call that is let through
+//! costs no allocation here, except for copies that it holds, for header fields near a limit, and for a domain that has
+//! to be written: an address, an encoded segment of a path, or a header that is not UTF-8.
 //!
 //! [`HttpAnswer`]: tollgate_agent::HttpAnswer
 

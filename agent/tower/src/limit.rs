@@ -7,10 +7,11 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_agent::{Allowed, Headers, HttpAnswer, Rate, Refused};
+use tollgate_agent::{Allowed, Headers, Rate, Refused};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::answer::Refusal;
 use crate::body::DoorBody;
 use crate::door::{DecidingLayer, LayerDecision};
 use crate::future::DoorFuture;
@@ -112,13 +113,6 @@ impl LimitLayer {
             false => allowed.headers(),
         }
     }
-
-    fn refusal(&self, error: &Refused) -> HttpAnswer {
-        match self.tells_legacy {
-            true => error.http().with_legacy_headers(),
-            false => error.http(),
-        }
-    }
 }
 
 impl DecidingLayer for LimitLayer {
@@ -128,7 +122,7 @@ impl DecidingLayer for LimitLayer {
                 headers: allowed.map(|allowed| self.headers(&allowed)),
                 held: None,
             },
-            Err(error) => LayerDecision::Refused(self.refusal(&error)),
+            Err(error) => LayerDecision::Refused(Refusal::new(&error, self.tells_legacy)),
         }
     }
 }
@@ -165,13 +159,13 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let head = Head::of(&request);
-        let is_grpc = head.is_grpc();
-        match self.layer.decide(head) {
+        match self.layer.decide(Head::of(&request)) {
             LayerDecision::LetThrough { headers, held } => {
                 DoorFuture::called(self.inner.call(request), headers, held)
             }
-            LayerDecision::Refused(answer) => DoorFuture::refused(answer, is_grpc),
+            LayerDecision::Refused(refusal) => {
+                DoorFuture::refused(refusal, Head::of(&request).grpc_type())
+            }
         }
     }
 }
