@@ -66,6 +66,15 @@ local M = {}
 -- Loaded by the first open.
 local C
 
+-- Copies in use. The garbage collector gives a lost hold back, but that may take long: release each hold.
+local Hold = ffi.metatype("struct { uint64_t handle; }", {
+    __gc = function(hold)
+        if hold.handle ~= 0 then
+            C.tg_release(hold.handle)
+        end
+    end,
+})
+
 -- A worker runs one request at a time between two calls that yield, and no call of this module yields: one is enough.
 local scratch = ffi.new("tg_answer")
 local handle_out = ffi.new("tg_handle[1]")
@@ -234,12 +243,8 @@ function Rate:settle(estimate, copies)
     return not err or nil, err
 end
 
--- In nginx: counts the request, and ends it where it is refused. Use it in access_by_lua, in one place a request.
-function Rate:limit(domain, copies)
-    local answer = self:hit(domain, copies)
-    if not answer then
-        return
-    end
+-- In nginx: ends a request that was refused.
+local function respond(answer)
     ngx.status = answer.status
     for name, value in pairs(answer.headers) do
         ngx.header[name] = value
@@ -248,55 +253,121 @@ function Rate:limit(domain, copies)
     return ngx.exit(ngx.HTTP_OK)
 end
 
+local log_second = 0
+
+-- In nginx: logs why a request was let through undecided, at most once a second.
+local function log(err)
+    if ngx.time() ~= log_second then
+        log_second = ngx.time()
+        ngx.log(ngx.ERR, "tollgate: ", err)
+    end
+end
+
+-- In nginx: counts the request, and ends it where it is refused; logs the error of hit. Use it in access_by_lua, in one
+-- place a request. That of a `server` block runs again after an internal redirect (error_page, try_files, ngx.exec):
+-- there, ask ngx.req.is_internal() first.
+function Rate:limit(domain, copies)
+    local answer, err = self:hit(domain, copies)
+    if answer then
+        return respond(answer)
+    end
+    if err then
+        log(err)
+    end
+end
+
 local Copies = {}
 Copies.__index = Copies
 
--- Takes copies. Returns nil, or the answer to a refusal; and a hold to release. In nginx release it in log_by_lua,
--- which is run however a request ends. A call of an impossible number of copies, or that the library cannot carry out,
--- is let through without a hold; the third result is the error. Copies beyond holds_max are let through, and count
--- nowhere; holds_unrecorded (Agent:stats) counts such holds.
+-- Takes copies. Returns nil, or the answer to a refusal; and a hold to release, or nil. Keep the hold as long as the
+-- copies are in use: the garbage collector releases one that is lost. A call of an impossible number of copies, or that
+-- the library cannot carry out, is let through without a hold; the third result is the error. Copies beyond holds_max
+-- are let through, and count nowhere; holds_unrecorded (Agent:stats) counts such holds.
 function Copies:reserve(domain, copies)
     local number, err = counted(copies or 1)
     if err then
-        return nil, 0ULL, err
+        return nil, nil, err
     end
     domain = named(domain)
     if not self.library or not domain then
-        return nil, 0ULL
+        return nil
     end
     local code = self.library.tg_reserve(self.handle, domain, #domain, number, handle_out, scratch)
     if code == DENIED then
-        return told(scratch), 0ULL
+        return told(scratch)
     end
-    return nil, code == 0 and handle_out[0] or 0ULL, failed(code)
+    return nil, code == 0 and Hold(handle_out[0]) or nil, failed(code)
 end
 
--- Gives the copies back. Without a hold, as after a refusal, it does nothing.
+-- Gives the copies back. Without a hold, as after a refusal, and a second time it does nothing.
 function Copies:release(hold)
-    if self.library and hold then
-        self.library.tg_release(hold)
+    if ffi.istype(Hold, hold) and hold.handle ~= 0 then
+        C.tg_release(hold.handle)
+        hold.handle = 0
     end
+end
+
+-- The holds of each request under way, by the number of its connection and its own number there. Unlike ngx.ctx, both
+-- outlast internal redirects.
+local holds_of = {}
+
+local function this_request()
+    return ngx.var.connection .. ":" .. ngx.var.connection_requests
+end
+
+-- In nginx: takes copies until the request ends, and ends it where they are refused; logs the error of reserve. Use it
+-- in access_by_lua, and M.ended in log_by_lua. A request takes copies of one resource once, also if it is redirected.
+function Copies:limit(domain, copies)
+    local request = this_request()
+    local holds = holds_of[request] or {}
+    if holds[self] then
+        return
+    end
+    local answer, hold, err = self:reserve(domain, copies)
+    if answer then
+        return respond(answer)
+    end
+    if hold then
+        holds[self] = hold
+        holds_of[request] = holds
+    end
+    if err then
+        log(err)
+    end
+end
+
+-- In nginx: gives back what Copies:limit took for the request. Use it in log_by_lua of the `server` block, which runs
+-- however and wherever a request ends; a location with a log_by_lua of its own has to call it there.
+function M.ended()
+    local request = this_request()
+    for copies, hold in pairs(holds_of[request] or {}) do
+        copies:release(hold)
+    end
+    holds_of[request] = nil
 end
 
 local Agent = {}
 Agent.__index = Agent
 
 local function opened(agent, open, kind)
-    local made = { library = agent.library }
-    if agent.library and open(agent.handle, kind.resource, handle_out) == 0 then
-        made.handle = handle_out[0]
-    else
-        made.library = nil
+    local made = setmetatable({}, kind.class)
+    if not agent.library then
+        return made
     end
-    return setmetatable(made, kind.class)
+    if open(agent.handle, kind.resource, handle_out) ~= 0 then
+        return made, last_error()
+    end
+    made.library, made.handle = agent.library, handle_out[0]
+    return made
 end
 
--- A resource that is limited by rate. Take one at the start and keep it.
+-- A resource that is limited by rate. Take one at the start and keep it. There always is one: if the library refuses
+-- the name, it lets everything through, and has an error beside it.
 function Agent:rate(resource)
     return opened(self, C and C.tg_rate, { class = Rate, resource = resource })
 end
 
--- A resource that is limited by copies.
+-- A resource that is limited by copies; the same holds for it.
 function Agent:copies(resource)
     return opened(self, C and C.tg_copies, { class = Copies, resource = resource })
 end

@@ -58,6 +58,12 @@ const DOORS: &[Door] = &[
         run: nginx::lets_impossible_numbers_through,
     },
     Door {
+        name: "lua_gives_copies_back_after_redirects",
+        missing: nginx::missing,
+        is_required: true,
+        run: nginx::gives_copies_back_after_redirects,
+    },
+    Door {
         name: "lua_lets_through_without_library_or_module",
         missing: nginx::missing,
         is_required: true,

@@ -225,7 +225,7 @@ for _, copies in ipairs({ -1, 4294967296, 0 / 0, 0.5, 1.5, "many" }) do
     local denied, estimate, why = search:hit_estimated("lua", copies)
     assert(denied == nil and estimate == 0 and why, "hit_estimated")
     local held, hold, no = agent:copies("jobs"):reserve("lua", copies)
-    assert(held == nil and hold == 0 and no, "reserve")
+    assert(held == nil and hold == nil and no, "reserve")
 end
 assert(agent:stats().invalid == 30, "invalid")
 local denied, wrong = search:hit("lua", 0)
@@ -241,6 +241,10 @@ assert(none == nil and why:find("a rate that is open"), "a hit that failed")
 none, why = closed:record("lua", 1)
 assert(none == nil and why:find("a rate that is open"), "a record that failed")
 assert(agent:stats().calls_failed == failed + 2, "calls_failed")
+search:limit("lua", -7)
+search:limit("lua", -8)
+local unnamed, refused = agent:rate("ap\255i")
+assert(refused:find("UTF%-8") and not unnamed:hit("lua"), "a resource without a name")
 local calls = 0
 while not search:hit("lua\255") do
     calls = calls + 1
@@ -259,11 +263,79 @@ pub fn lets_impossible_numbers_through() {
     let mistaken = |text: String| text.replace("search:limit(ngx.var.remote_addr)", MISTAKES);
     let nginx = Nginx::start_changed(&kit, &library.display().to_string(), mistaken);
     let answer = nginx.get();
-    assert!(
-        answer.contains("all as promised"),
-        "{answer}: {}",
-        log(&kit)
-    );
+    let log = log(&kit);
+    assert!(answer.contains("all as promised"), "{answer}: {log}");
+    assert!(log.contains("tollgate: -7 copies"), "{log}");
+    assert!(!log.contains("-8 copies"), "at most one a second: {log}");
+}
+
+/// A server that holds copies during each request. `/` is redirected from a service that does not answer to another
+/// one; `/lost` loses its hold by a redirect. Every answer has the number of handles while it was made.
+const HOLDS: &str = r#"
+access_by_lua_block { jobs:limit("lua") }
+log_by_lua_block { require("tollgate").ended() }
+header_filter_by_lua_block { ngx.header["X-Handles"] = agent:stats().handles_live }
+location / { error_page 502 = @other; proxy_pass http://127.0.0.1:1; }
+location @other { proxy_pass http://SERVICE; }
+location = /idle {
+    access_by_lua_block { return }
+    content_by_lua_block { collectgarbage() collectgarbage() ngx.say("idle") }
+}
+location = /lost {
+    access_by_lua_block {
+        ngx.ctx.hold = select(2, jobs:reserve("lost"))
+        assert(ngx.ctx.hold)
+        return ngx.exec("/idle")
+    }
+}
+location = /twice {
+    access_by_lua_block {
+        local _, hold = jobs:reserve("twice")
+        jobs:release(hold)
+        jobs:release(hold)
+        jobs:release(nil)
+        return ngx.exec("/idle")
+    }
+}
+"#;
+
+/// Copies are held once a request, also if it is redirected, and given back when it ends.
+pub fn gives_copies_back_after_redirects() {
+    let kit = Kit::start("lua-holds");
+    let library = kit.prefix.join("lib/libtollgate_c.so.0");
+    let holds = |text: String| {
+        let (text, locations) = text.split_once("location / {").expect("a location");
+        let (_, service) = locations.split_once("http://").expect("a service");
+        let (service, _) = service.split_once(';').expect("its end");
+        let opened = "search, err = agent:rate(\"api.search\")";
+        let text = text.replace(opened, "jobs = agent:copies(\"jobs\")");
+        format!("{text}{}}}", HOLDS.replace("SERVICE", service))
+    };
+    let nginx = Nginx::start_changed(&kit, &library.display().to_string(), holds);
+    // One connection, so one worker.
+    let mut connection = TcpStream::connect(&nginx.address).expect("it listens");
+    connection.set_read_timeout(Some(WITHIN)).expect("a socket");
+    let mut handles = |path: &str, end: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        connection.write_all(request.as_bytes()).expect("it reads");
+        let (mut answer, mut some) = (String::new(), [0; 4_096]);
+        while !answer.ends_with(end) {
+            let length = connection.read(&mut some).expect("it answers");
+            assert_ne!(length, 0, "{answer}: {}", log(&kit));
+            answer.push_str(&String::from_utf8_lossy(&some[..length]));
+        }
+        let (_, rest) = answer.split_once("X-Handles: ").expect("a number");
+        let number = rest.lines().next().unwrap_or_default();
+        number.parse::<u32>().expect("a number")
+    };
+    let idle = handles("/idle", "\r\n0\r\n\r\n");
+    for _ in 0..3 {
+        assert_eq!(handles("/", "served\n"), idle + 1, "redirected");
+        assert_eq!(handles("/idle", "\r\n0\r\n\r\n"), idle, "ended");
+    }
+    assert_eq!(handles("/twice", "\r\n0\r\n\r\n"), idle, "released");
+    handles("/lost", "\r\n0\r\n\r\n");
+    assert_eq!(handles("/idle", "\r\n0\r\n\r\n"), idle, "found");
 }
 
 pub fn lets_through_without_the_library() {
