@@ -25,7 +25,8 @@ use tollgate_api::pairs::PairView;
 use tollgate_api::top::{TopPair, TopView};
 use tollgate_shared::names::{EVERYBODY, admit_domain};
 
-use super::fleet::{self, FromFleet, List, OwnView, RowOrder};
+use super::fleet::{self, FromFleet, OwnView};
+use super::merge::{List, RowOrder};
 use super::query::UrlQuery;
 use super::queue::{Queue, Turn};
 use super::{ANSWERS, DOCUMENTS, Shown, busy, cursor, fault, silent};

@@ -24,6 +24,7 @@ pub mod fleet;
 mod guard;
 mod hosts;
 mod lists;
+mod merge;
 mod metrics;
 mod openapi;
 mod places;
