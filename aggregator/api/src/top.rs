@@ -15,7 +15,7 @@ pub struct TopView<Row = TopPair> {
     pub by: Keyword,
     /// Log time at which counting began; in partitions taken over since then it began later.
     pub from_us: u64,
-    /// Log time up to which hits are counted.
+    /// The log's time up to which hits are counted, also if none came lately.
     pub to_us: u64,
     /// By how much the count of a pair may be too small at most, sampling aside.
     pub short_by_max: u64,

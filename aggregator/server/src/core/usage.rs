@@ -5,6 +5,9 @@
 //! kept                                  [before]         [this]     `top` shows the sum of both
 //! ```
 //!
+//! The minute is the log's, as of the newest record of any partition that is ready: ticks move it where no hits come.
+//! What a partition counted before the window that this minute gives is not shown.
+//!
 //! There are three measures: hits, refused calls, excess. For each, at most [`TRACKED_MAX`] names are kept, by the
 //! rule of Misra and Gries: when the table is full, the count of the (K + 1)-th name is subtracted from all counts,
 //! and names with nothing left are removed. So a shown count is at most the true one, and short of it by no more
@@ -15,7 +18,7 @@
 //! What stays true: the same records give the same sketch, on any machine.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tollgate_api::top::{TopPair, TopView};
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
@@ -117,8 +120,11 @@ struct Generation {
 pub struct Usage {
     this: Generation,
     before: Generation,
-    newest: Timestamp,
     key: Vec<u8>,
+}
+
+const fn minute_of(appended: Timestamp) -> u64 {
+    appended.as_micros() / GENERATION.as_micros()
 }
 
 /// The sample of a list: the index of its first element, and the step to the next.
@@ -179,8 +185,7 @@ impl Usage {
     }
 
     fn turn_to(&mut self, appended: Timestamp) {
-        self.newest = self.newest.max(appended);
-        let minute = appended.as_micros() / GENERATION.as_micros();
+        let minute = minute_of(appended);
         // A late record counts in this minute.
         if minute <= self.this.minute {
             return;
@@ -202,29 +207,31 @@ impl Usage {
         self.this.sketches[by as usize].add(&self.key, count);
     }
 
-    fn count(&self, by: By, key: &[u8]) -> Option<u64> {
-        let of =
-            |generation: &Generation| generation.sketches[by as usize].counts.get(key).copied();
-        match (of(&self.this), of(&self.before)) {
-            (None, None) => None,
-            (this, before) => Some(this.unwrap_or(0).saturating_add(before.unwrap_or(0))),
-        }
+    /// The generations of a window: this minute and the one before.
+    fn within(&self, minute: u64) -> impl Iterator<Item = &Generation> {
+        let both = [&self.this, &self.before].into_iter();
+        both.filter(move |generation| minute <= generation.minute + 1)
+    }
+
+    fn count(&self, by: By, key: &[u8], minute: u64) -> Option<u64> {
+        let counts = self
+            .within(minute)
+            .filter_map(|generation| generation.sketches[by as usize].counts.get(key));
+        counts.copied().reduce(u64::saturating_add)
     }
 
     /// By how much a count may be too small at most.
-    fn taken_off(&self, by: By) -> u64 {
-        let of = |generation: &Generation| generation.sketches[by as usize].taken_off;
-        of(&self.this).saturating_add(of(&self.before))
+    fn taken_off(&self, by: By, minute: u64) -> u64 {
+        let off = |generation: &Generation| generation.sketches[by as usize].taken_off;
+        self.within(minute).map(off).fold(0, u64::saturating_add)
     }
 
-    /// All names that are kept of a measure, in no order.
-    fn keys(&self, by: By) -> impl Iterator<Item = &[u8]> {
-        let (this, before) = (
-            &self.this.sketches[by as usize].counts,
-            &self.before.sketches[by as usize].counts,
-        );
-        let older = before.keys().filter(|key| !this.contains_key(*key));
-        this.keys().chain(older).map(AsRef::as_ref)
+    /// All names that are kept of a measure, in no order, once each.
+    fn keys(&self, by: By, minute: u64) -> HashSet<&[u8]> {
+        self.within(minute)
+            .flat_map(|generation| generation.sketches[by as usize].counts.keys())
+            .map(AsRef::as_ref)
+            .collect()
     }
 }
 
@@ -279,26 +286,26 @@ pub fn keep_greatest(pairs: &mut Vec<TopPair>, by: By, limit: usize) {
 impl Views<'_> {
     pub(super) fn top_view(&self, filter: &TopFilter) -> TopPart {
         let ready: Vec<_> = self.partitions.iter().filter(|p| p.is_ready()).collect();
-        let newest = ready.iter().map(|p| p.usage.newest).max();
+        // Hits stop; the log's time goes on with each partition's ticks.
+        let newest = ready.iter().map(|p| p.position.appended).max();
         let newest = newest.unwrap_or(Timestamp::ZERO);
-        let minute = newest.as_micros() / GENERATION.as_micros();
+        let minute = minute_of(newest);
         let mut pairs: Vec<TopPair> = Vec::new();
         let (mut looked, mut next) = (0, None);
         for partition in ready.iter().filter(|p| filter.from <= p.index) {
-            // The counts of a quiet partition are older than two minutes.
-            if partition.usage.this.minute + 1 < minute {
-                continue;
-            }
             if LOOKED_AT_ONCE <= looked {
                 next = Some(partition.index);
                 break;
             }
-            let (found, of_this) = self.greatest(partition, filter);
+            let (found, of_this) = self.greatest(partition, filter, minute);
             pairs.extend(found);
             looked += of_this;
         }
         keep_greatest(&mut pairs, filter.by, filter.limit);
-        let short = ready.iter().map(|p| p.usage.taken_off(filter.by)).max();
+        let short = ready
+            .iter()
+            .map(|p| p.usage.taken_off(filter.by, minute))
+            .max();
         let view = TopView {
             schema: "tollgate.top/1".into(),
             by: filter.by.name().into(),
@@ -312,13 +319,23 @@ impl Views<'_> {
     }
 
     /// The pairs of a partition with the greatest counts, and how many were looked at.
-    fn greatest(&self, partition: &Partition, filter: &TopFilter) -> (Vec<TopPair>, usize) {
+    fn greatest(
+        &self,
+        partition: &Partition,
+        filter: &TopFilter,
+        minute: u64,
+    ) -> (Vec<TopPair>, usize) {
         let usage = &partition.usage;
+        let count = |by, key| usage.count(by, key, minute);
         let named = |key| {
             let (resource, domain) = names_of(key)?;
-            Some((Reverse(usage.count(filter.by, key)), resource, domain, key))
+            Some((Reverse(count(filter.by, key)), resource, domain, key))
         };
-        let mut all: Vec<_> = usage.keys(filter.by).filter_map(named).collect();
+        let mut all: Vec<_> = usage
+            .keys(filter.by, minute)
+            .into_iter()
+            .filter_map(named)
+            .collect();
         all.sort_unstable();
         let looked = all.len();
         let wanted = all.into_iter().filter(|(_, resource, domain, _)| {
@@ -329,9 +346,9 @@ impl Views<'_> {
             resource: resource.into(),
             domain: domain.into(),
             partition: partition.index,
-            hits: usage.count(By::Hits, key),
-            refused: usage.count(By::Refused, key),
-            excess: usage.count(By::Excess, key),
+            hits: count(By::Hits, key),
+            refused: count(By::Refused, key),
+            excess: count(By::Excess, key),
         };
         (wanted.take(filter.limit).map(pair).collect(), looked)
     }
@@ -367,7 +384,7 @@ mod tests {
 
     fn of(usage: &Usage, domain: &str) -> Option<u64> {
         let key = [b"r\xff", domain.as_bytes()].concat();
-        usage.count(By::Hits, &key)
+        usage.count(By::Hits, &key, usage.this.minute)
     }
 
     #[test]
@@ -382,7 +399,7 @@ mod tests {
                 add(&mut usage, &format!("small-{round}-{small}"), 1);
             }
         }
-        let short = usage.taken_off(By::Hits);
+        let short = usage.taken_off(By::Hits, 1);
         assert!(0 < short && short < 5_000, "{short}");
         for great in 0..20 {
             let found = of(&usage, &format!("great-{great}")).expect("it stays");
@@ -442,5 +459,26 @@ mod tests {
         assert_eq!(of(&usage, "a"), Some(2));
         usage.turn_to(minute(14));
         assert_eq!(of(&usage, "a"), None);
+    }
+
+    #[test]
+    fn counts_before_the_window_are_not_shown_after_its_turn() {
+        let mut usage = Usage::default();
+        usage.turn_to(Timestamp::from_micros(600_000_000));
+        add(&mut usage, "a", 1);
+        for name in 0..2 * TRACKED_MAX {
+            add(&mut usage, &format!("small-{name}"), 1);
+        }
+        usage.turn_to(Timestamp::from_micros(660_000_000));
+        add(&mut usage, "b", 2);
+        let shown = |minute| {
+            let keys = usage.keys(By::Hits, minute).len();
+            (keys, usage.count(By::Hits, b"r\xffb", minute))
+        };
+        assert!(0 < usage.taken_off(By::Hits, 11));
+        // Another partition is in the next minute already: its window begins with this partition's present one.
+        assert_eq!(usage.taken_off(By::Hits, 12), 0);
+        assert_eq!(shown(12), (1, Some(2)));
+        assert_eq!(shown(13), (0, None));
     }
 }

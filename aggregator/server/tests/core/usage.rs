@@ -133,6 +133,17 @@ fn usage_counts_hits_excess_and_refused_calls() {
 }
 
 #[test]
+fn hits_that_ended_are_not_shown_as_present_ones() {
+    let mut world = World::new(LIMITS);
+    busy(&mut world);
+    let before = top(&mut world, By::Hits);
+    world.run_for(Span::from_secs(180));
+    let view = top(&mut world, By::Hits);
+    assert_eq!(names(&view), [""; 0]);
+    assert!(before.to_us + 170_000_000 < view.to_us, "{view:?}");
+}
+
+#[test]
 fn a_batch_that_comes_twice_is_counted_once() {
     let mut world = World::new(LIMITS);
     let (partition, record) = world.batch("search", "acme", 3);
