@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::ANSWERS;
 use super::client::{Client, explained};
-use super::merge::{List, finish, merge, missing_in};
+use super::merge::{List, finish, leave_out_older, merge, missing_in};
 use super::queue::Turn;
 
 /// A request with this header is answered only from what this process rules.
@@ -111,7 +111,11 @@ pub(super) async fn gather<V: OwnView>(
         return Some(FromFleet::Own(own));
     }
     let mut view = written(turn, own).await?;
-    for answer in ask_all(&others.client, others.of(&missing), uri).await {
+    let mut answers = ask_all(&others.client, others.of(&missing), uri).await;
+    let mut all = vec![&mut view];
+    all.extend(&mut answers);
+    leave_out_older(&mut all, list);
+    for answer in answers {
         let theirs = missing_in(&answer);
         let answered: BTreeSet<u32> = missing.difference(&theirs).copied().collect();
         merge(&mut view, &answer, &answered, list);

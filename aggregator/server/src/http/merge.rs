@@ -37,6 +37,23 @@ pub(super) fn missing_in(view: &Value) -> BTreeSet<u32> {
     numbers.filter_map(|n| u32::try_from(n).ok()).collect()
 }
 
+/// Empties answers whose window ended before another's began: their counts are of another time, and rates over the
+/// merged window would be wrong. Windows follow the log's time, so only a member that reads the log late has such a one.
+pub(super) fn leave_out_older(answers: &mut [&mut Value], list: &List) {
+    let starts = answers
+        .iter()
+        .filter_map(|answer| answer["from_us"].as_u64());
+    let Some(start) = starts.max() else {
+        return;
+    };
+    for answer in answers {
+        if answer["to_us"].as_u64().is_some_and(|end| end < start) {
+            answer[list.rows] = Value::Array(Vec::new());
+            answer["short_by_max"] = 0.into();
+        }
+    }
+}
+
 /// Merges the rows of partitions that were asked for, and the fields that concern all rows of an answer.
 pub(super) fn merge(view: &mut Value, answer: &Value, answered: &BTreeSet<u32>, list: &List) {
     if answered.is_empty() {
@@ -54,7 +71,7 @@ pub(super) fn merge(view: &mut Value, answer: &Value, answered: &BTreeSet<u32>, 
     let number = |view: &Value, field: &str| view[field].as_u64();
     for (field, put) in [
         ("omitted", u64::saturating_add as fn(u64, u64) -> u64),
-        ("from_us", earlier),
+        ("from_us", u64::max),
         ("to_us", u64::max),
         ("counting_from_us", u64::max),
         ("short_by_max", u64::max),
@@ -70,14 +87,6 @@ pub(super) fn merge(view: &mut Value, answer: &Value, answered: &BTreeSet<u32>, 
         let ends = [&view["next"], &answer["next"]].map(|next| cursor::read_hold(next.as_str()?));
         let first = ends.into_iter().flatten().min();
         view["next"] = first.map(|place| cursor::shown_hold(&place)).into();
-    }
-}
-
-/// The earlier instant; 0 means that a member has counted nothing.
-fn earlier(a: u64, b: u64) -> u64 {
-    match (a, b) {
-        (0, other) | (other, 0) => other,
-        (a, b) => a.min(b),
     }
 }
 
@@ -171,6 +180,36 @@ mod tests {
     fn next(row: &Value) -> Value {
         let place = cursor::of_hold(row).expect("a place");
         cursor::shown_hold(&place).into()
+    }
+
+    #[test]
+    fn a_late_members_counts_do_not_stretch_the_window() {
+        let list = List {
+            rows: "pairs",
+            limit: 10,
+            order: RowOrder::Greatest("hits"),
+        };
+        let member = |partition: u32, minute: u64, short: u64| {
+            let pair = json!({"resource": "r", "domain": "d", "partition": partition, "hits": 600});
+            json!({"from_us": minute * 60_000_000, "to_us": (minute + 1) * 60_000_000 + 5, "short_by_max": short,
+                "pairs": [pair]})
+        };
+        // The first reads the log three hours late; the minute of the third has turned, and the second's not yet.
+        let mut view = member(0, 20, 9);
+        let mut others = [member(1, 199, 2), member(2, 200, 3)];
+        let mut all = vec![&mut view];
+        all.extend(&mut others);
+        leave_out_older(&mut all, &list);
+        for (partition, answer) in [1, 2].into_iter().zip(&others) {
+            merge(&mut view, answer, &BTreeSet::from([partition]), &list);
+        }
+        finish(&mut view, &list);
+        let rows = view["pairs"].as_array().expect("rows").iter();
+        let partitions: Vec<_> = rows.filter_map(|row| row["partition"].as_u64()).collect();
+        assert_eq!(partitions, [1, 2]);
+        let window = [&view["from_us"], &view["to_us"], &view["short_by_max"]];
+        let expected: [u64; 3] = [200 * 60_000_000, 201 * 60_000_000 + 5, 3];
+        assert_eq!(window, expected);
     }
 
     #[test]
