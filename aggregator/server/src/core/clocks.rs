@@ -60,11 +60,9 @@ impl Clocks {
         };
         if !self.wrong.contains_key(agent) {
             if self.wrong.len() == NAMED_MAX {
-                // An agent that was not reported yet makes room for the new one.
-                let over = { self.wrong.iter() }
-                    .find(|(_, wrong)| wrong.said_us.is_none())
-                    .map(|(agent, _)| agent.clone());
-                let Some(over) = over else { return };
+                let Some(over) = self.replaceable(clock) else {
+                    return;
+                };
                 self.wrong.remove(&over);
             }
             self.wrong.insert(agent.clone(), new);
@@ -91,7 +89,17 @@ impl Clocks {
         }
     }
 
-    /// All agents that were ever reported, by name.
+    /// The agent that makes room for a new one: one that was not reported yet, else the one whose stamps have been right
+    /// for longest.
+    fn replaceable(&self, clock: Span) -> Option<Box<str>> {
+        let is_over = |wrong: &Wrong| SHOWN_FOR < clock.saturating_sub(wrong.at);
+        let may_go =
+            { self.wrong.iter() }.filter(|(_, wrong)| wrong.said_us.is_none() || is_over(wrong));
+        let over = may_go.min_by_key(|(_, wrong)| (wrong.said_us.is_some(), wrong.at));
+        over.map(|(agent, _)| agent.clone())
+    }
+
+    /// The agents that were reported, by name. Those whose stamps are right again go once others need their places.
     pub fn view(&self, clock: Span) -> Vec<ClockView> {
         let named = self.wrong.iter();
         let named = named.filter(|(_, wrong)| wrong.said_us.is_some());
@@ -138,6 +146,25 @@ mod tests {
         }
         assert_eq!(clocks.view(Span::from_secs(12)).len(), NAMED_MAX);
         assert_eq!(shown(&clocks, 12), Some(-500_000));
+    }
+
+    #[test]
+    fn agents_that_are_right_again_make_room_for_wrong_ones() {
+        let mut clocks = Clocks::default();
+        let ahead = -60_000_000;
+        for n in 0..NAMED_MAX as u64 {
+            clocks.note(Span::from_secs(n), &moved(&format!("agent-{n}"), ahead));
+        }
+        clocks.note(Span::from_secs(120), &moved("web-7", ahead));
+        assert_eq!(shown(&clocks, 120), None, "all of them may still be wrong");
+        clocks.note(Span::from_secs(200), &moved("web-7", ahead));
+        assert_eq!(shown(&clocks, 200), Some(ahead));
+        let views = clocks.view(Span::from_secs(200));
+        assert_eq!(views.len(), NAMED_MAX);
+        assert!(
+            views.iter().all(|view| view.agent != "agent-0"),
+            "it was right for longest"
+        );
     }
 
     #[test]
