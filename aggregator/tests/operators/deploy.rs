@@ -114,8 +114,21 @@ fn panels_that_add_up_do_not_mix_groups() {
         .collect();
     assert!(!sums.is_empty());
     // Each group rules every partition, so that a sum over all of them counts each hit as often as there are groups.
+    // Two fleets may use the same names of groups; each has a scrape job of its own.
     for expression in sums {
-        assert!(expression.starts_with("sum by (group) ("), "{expression}");
+        assert!(
+            expression.starts_with("sum by (job, group) ("),
+            "{expression}"
+        );
+    }
+}
+
+#[test]
+fn panels_show_rates_at_any_scrape_interval() {
+    let rates = { panels().into_iter() }.filter(|expression| expression.contains("rate("));
+    // A window of a fixed length has one sample in it if the scrape interval is as long, and a rate needs two.
+    for expression in rates {
+        assert!(expression.contains("[$__rate_interval]"), "{expression}");
     }
 }
 
