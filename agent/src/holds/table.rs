@@ -17,6 +17,7 @@
 //! recorded; the number of holds bounds these notices.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -272,17 +273,26 @@ impl HoldTable {
         resource: &Resource,
         wanted: &WantedCopies<'_>,
     ) -> Option<&'a mut HeldPair> {
-        if !table.pairs.contains_key(&wanted.fingerprint) {
-            self.make_pair(table, resource, wanted);
-        }
-        table
-            .pairs
-            .get_mut(&wanted.fingerprint)
-            .filter(|pair| pair.resource == resource.id && *pair.domain == *wanted.domain)
+        let has_room = table.pairs.len() < self.pairs_idle_max
+            || self.has_room_beyond(table, wanted.fingerprint);
+        let pair = match table.pairs.entry(wanted.fingerprint) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) if has_room => place.insert(HeldPair {
+                resource: resource.id,
+                domain: wanted.domain.into(),
+                held: 0,
+            }),
+            Entry::Vacant(_) => return None,
+        };
+        (pair.resource == resource.id && *pair.domain == *wanted.domain).then_some(pair)
     }
 
+    /// Whether a pair is known, or there is room for it, in a shard with at least as many pairs as may be idle.
     #[cold]
-    fn make_pair(&self, table: &mut ShardTable, resource: &Resource, wanted: &WantedCopies<'_>) {
+    fn has_room_beyond(&self, table: &mut ShardTable, fingerprint: u64) -> bool {
+        if table.pairs.contains_key(&fingerprint) {
+            return true;
+        }
         if table.pairs.len() == self.pairs_idle_max {
             // All idle pairs at once, so that the next ones find room without a search. If there are more pairs, none
             // is idle.
@@ -293,16 +303,11 @@ impl HoldTable {
             // bound on holds is reached before this one.
             let beyond = self.pairs_beyond.load(Ordering::Relaxed);
             if self.holds_max <= beyond || !self.has_room() {
-                return;
+                return false;
             }
             self.pairs_beyond.fetch_add(1, Ordering::Relaxed);
         }
-        let pair = HeldPair {
-            resource: resource.id,
-            domain: wanted.domain.into(),
-            held: 0,
-        };
-        table.pairs.insert(wanted.fingerprint, pair);
+        true
     }
 
     /// Nothing is held of a pair any more: it is remembered if there is room for idle pairs.
@@ -400,9 +405,15 @@ impl HoldTable {
 
     #[inline]
     fn shard(&self, fingerprint: u64) -> Option<&TableShard> {
-        // The high bits, because the tables use the low ones.
-        self.shards.get((fingerprint >> 58) as usize % SHARDS)
+        self.shards.get(shard_of(fingerprint))
     }
+}
+
+/// The shard of a pair. The tables take the low bits for places and the top seven for tags: if shards took any of
+/// these, the pairs of a shard would differ in few tags, and finding one would compare more of them.
+#[inline]
+fn shard_of(fingerprint: u64) -> usize {
+    (fingerprint >> 40) as usize % SHARDS
 }
 
 impl TableShard {

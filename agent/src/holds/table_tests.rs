@@ -205,7 +205,8 @@ fn the_bound_on_holds_is_the_same_for_all_domains_and_shards() {
     let bench = Bench::new(MAX);
     let scattered: Vec<String> = (0..2 * MAX).map(|n| format!("d{n}")).collect();
     let of_one_shard = (0..).map(|n| format!("s{n}"));
-    let of_one_shard = of_one_shard.filter(|domain| bench.resource.fingerprint(domain) >> 58 == 5);
+    let shard = |domain: &String| shard_of(bench.resource.fingerprint(domain));
+    let of_one_shard = of_one_shard.filter(|domain| shard(domain) == 5);
     let of_one_shard: Vec<String> = of_one_shard.take(2 * MAX).collect();
     let mut unrecorded = 0;
     for domains in [&scattered, &of_one_shard, &scattered] {
@@ -227,6 +228,15 @@ fn the_bound_on_holds_is_the_same_for_all_domains_and_shards() {
         bench.sweep();
         assert_eq!(bench.hold_table.pairs_beyond.load(Ordering::Relaxed), 0);
     }
+}
+
+#[test]
+fn pairs_of_one_shard_may_have_any_place_and_tag() {
+    let of_places = (0..16).map(|place| shard_of(5 << 40 | place));
+    let of_tags = (0..128).map(|tag| shard_of(5 << 40 | tag << 57));
+    assert!(of_places.chain(of_tags).all(|shard| shard == 5));
+    let shards = (0..SHARDS as u64).map(|bits| shard_of(bits << 40));
+    assert!(shards.eq(0..SHARDS));
 }
 
 #[test]
