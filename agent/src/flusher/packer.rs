@@ -16,7 +16,6 @@
 
 mod refused;
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +32,7 @@ use crate::guard::Guards;
 use crate::recorder::{Happened, RecorderEvent};
 use crate::resource::{IGNORED, NO_RESOURCE, Resource, ResourceId, Resources};
 use crate::urgency::{Urgency, Wait};
-use refused::REFUSED_EVERY;
+use refused::{REFUSED_EVERY, RefusedSums};
 
 /// How long calls wait that may wait shortly, while the agent is busy.
 const SHORTLY: Span = Span::from_millis(5);
@@ -76,7 +75,7 @@ pub(crate) struct Packer {
     /// Bytes in full batches of all queues.
     full_bytes: usize,
     handed_over_bytes: Arc<AtomicUsize>,
-    refused: HashMap<(ResourceId, Box<str>), RefusedSum>,
+    refused: RefusedSums,
     refused_since: Option<Mono>,
     hash: RandomState,
     dropped: Dropped,
@@ -106,7 +105,7 @@ impl Packer {
             bytes_max,
             full_bytes: 0,
             handed_over_bytes: Arc::default(),
-            refused: HashMap::new(),
+            refused: RefusedSums::default(),
             refused_since: None,
             hash: RandomState::default(),
             dropped: Dropped::default(),
@@ -481,7 +480,7 @@ impl Packer {
                 self.dropped.refused += batch.refused_calls;
             }
         }
-        self.dropped.refused += self.refused.drain().map(|(_, sum)| sum.calls).sum::<u64>();
+        self.dropped.refused += std::mem::take(&mut self.refused).calls();
     }
 }
 
