@@ -178,7 +178,7 @@ impl Allowed {
 }
 
 impl Denied {
-    pub(crate) fn of_refusal(refusal: &Refusal) -> Self {
+    pub(crate) fn of_refusal(refusal: &Refusal, policy: Policy) -> Self {
         Self {
             remaining: refusal.remaining,
             code: Some(Code {
@@ -187,7 +187,7 @@ impl Denied {
             }),
             cause: refusal.closed.cause,
             scope: refusal.scope,
-            policy: Policy::NONE,
+            policy,
             limit: refusal.closed.limit,
             window: refusal.closed.window,
         }

@@ -15,13 +15,14 @@ fn denied(remaining: Span, cause: Cause, limit: u64, window: Span) -> Denied {
         offset: 18_250,
         entry: 0,
     };
-    Denied::of_refusal(&Refusal {
+    let refusal = Refusal {
         scope: Scope::Pair,
         partition: 3,
         position,
         remaining,
         closed,
-    })
+    };
+    Denied::of_refusal(&refusal, Policy::NONE)
 }
 
 fn texts(headers: &Headers) -> Vec<(&'static str, String)> {

@@ -8,14 +8,15 @@ use tollgate_shared::domain_key::DomainKey;
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::time::Timestamp;
 
+use crate::answer::Denied;
 use crate::clock::Clock;
 use crate::deny::DenyView;
 use crate::feed_liveness::Liveness;
 use crate::holds::{HoldTable, RevokedHolds};
 use crate::log_lines::LogLines;
 use crate::most::Mosts;
-use crate::recorder::Recorder;
-use crate::resource::{Resource, Resources};
+use crate::recorder::{Happened, Recorder, RecorderEvent};
+use crate::resource::{Resource, ResourceId, Resources};
 use crate::stats::{Counters, Stats};
 use crate::timer::Timer;
 use crate::urgency::Urgency;
@@ -129,6 +130,26 @@ impl Shared {
             let fills = self.urgency.fills();
             whole_millisecond(self.clock.wall_at_rest(fills, self.clock.read()))
         })
+    }
+
+    /// Records a refused call.
+    pub(crate) fn record_refused(
+        &self,
+        resource: ResourceId,
+        domain: &str,
+        copies: u32,
+        denied: &Denied,
+    ) {
+        self.recorder.record(&RecorderEvent {
+            resource,
+            domain,
+            at: self.stamp_relaxed(),
+            happened: Happened::Refused {
+                copies,
+                cause: denied.cause(),
+                position: denied.code().map(|code| code.position),
+            },
+        });
     }
 
     /// The agent ends: what calls record from now on, nobody takes.

@@ -21,9 +21,8 @@ use crate::answer::{Cause, Denied};
 use crate::deny::Refusal;
 use crate::feed_liveness;
 use crate::holds::table::{Taken, WantedCopies};
-use crate::recorder::{Happened, RecorderEvent};
 use crate::refused::{Misuse, Refused};
-use crate::resource::{Asking, GROUPS, IGNORED, OF_RATE, REFUSED, Resource, STRICT, WHOLE};
+use crate::resource::{Asking, GROUPS, IGNORED, OF_RATE, Policy, REFUSED, Resource, STRICT, WHOLE};
 use crate::shared::Shared;
 use crate::stats::Counters;
 
@@ -456,7 +455,7 @@ impl Copies {
             refusal = shared.view.whole(resource, clock);
         }
         if let Some(refusal) = refusal {
-            return Some(Denied::of_refusal(&refusal));
+            return Some(Denied::of_refusal(&refusal, Policy::NONE));
         }
         let by_limits = match flags & REFUSED {
             0 => resource.refusal_of_network(domain, || shared.clock.read_wall()),
@@ -478,15 +477,6 @@ impl Copies {
 
     pub(super) fn record_refused(&self, domain: &str, copies: u32, denied: &Denied) {
         let (resource, shared) = self.parts();
-        shared.recorder.record(&RecorderEvent {
-            resource: resource.id,
-            domain,
-            at: shared.stamp_relaxed(),
-            happened: Happened::Refused {
-                copies,
-                cause: denied.cause(),
-                position: denied.code().map(|code| code.position),
-            },
-        });
+        shared.record_refused(resource.id, domain, copies, denied);
     }
 }

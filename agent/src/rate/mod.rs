@@ -10,6 +10,7 @@
 //! Knows nothing of networks. What stays true: no call waits, allocates once its thread is known, or takes a lock
 //! that the network could hold.
 
+mod blind;
 mod estimate;
 mod left;
 #[cfg(test)]
@@ -27,7 +28,8 @@ use tollgate_shared::time::{Span, Timestamp};
 use crate::admitted::Admitted;
 use crate::agent_inner::AgentInner;
 use crate::answer::{Allowed, Cause, Denied};
-use crate::clock::{Mono, Reading};
+use crate::clock::Reading;
+use crate::deny::Refusal;
 use crate::feed_liveness;
 use crate::recorder::{Happened, RecorderEvent};
 use crate::refused::{Misuse, Refused};
@@ -318,7 +320,19 @@ impl Rate {
         want: Want,
     ) -> Result<Allowed, Denied> {
         let reading = Reading::of(&self.shared.clock);
-        match self.ask(fingerprint, domain, want, Asking::Take, &reading) {
+        let refusal = self.refusal_of_pair(fingerprint, domain, &reading);
+        let flags = self.resource.flags();
+        // Almost every refused call ends here: its pair is denied, and nothing else matters.
+        if let Some(refusal) = &refusal
+            && flags & (NOT_RATE | WHOLE) == 0
+            && want.min != 0
+            && !self.lets_all_through(flags)
+        {
+            let denied = Denied::of_refusal(refusal, self.resource.policy());
+            self.record_refused(domain, want.max, &denied);
+            return Err(denied);
+        }
+        match self.ask_beside(refusal, fingerprint, domain, want, Asking::Take, &reading) {
             Ok(granted) => {
                 let want = Want {
                     max: granted.allowed.copies(),
@@ -348,6 +362,33 @@ impl Rate {
         asking: Asking,
         reading: &Reading<'_>,
     ) -> Result<Granted, Denied> {
+        let refusal = self.refusal_of_pair(fingerprint, domain, reading);
+        self.ask_beside(refusal, fingerprint, domain, want, asking, reading)
+    }
+
+    /// The denial of the pair that is in force.
+    #[inline]
+    fn refusal_of_pair(
+        &self,
+        fingerprint: u64,
+        domain: &str,
+        reading: &Reading<'_>,
+    ) -> Option<Refusal> {
+        // The filter is not asked again: either it did not clear this call, or the call is in no hurry.
+        let view = &self.shared.view;
+        view.refusal(&self.resource, fingerprint, domain, || reading.now())
+    }
+
+    /// Decides beside what is known of a denial of the pair, and records nothing.
+    fn ask_beside(
+        &self,
+        mut refusal: Option<Refusal>,
+        fingerprint: u64,
+        domain: &str,
+        want: Want,
+        asking: Asking,
+        reading: &Reading<'_>,
+    ) -> Result<Granted, Denied> {
         let shared = &*self.shared;
         let flags = self.resource.flags();
         let policy = self.resource.policy();
@@ -356,13 +397,8 @@ impl Rate {
             let not_rate = || Denied::by_policy(Cause::NotRate, Span::MAX);
             return self.unless_killed(flags, want, not_rate);
         }
-        let clock = || reading.now();
-        // The filter is not asked again: either it did not clear this call, or the call is in no hurry.
-        let mut refusal = shared
-            .view
-            .refusal(&self.resource, fingerprint, domain, clock);
         if flags & WHOLE != 0
-            && let Some(whole) = shared.view.whole(&self.resource, clock)
+            && let Some(whole) = shared.view.whole(&self.resource, || reading.now())
         {
             // Of two denials, the one that lasts longest determines when to try again.
             refusal = match refusal {
@@ -371,7 +407,7 @@ impl Rate {
             };
         }
         if let Some(refusal) = refusal {
-            let denied = || Denied::of_refusal(&refusal).with_policy(policy);
+            let denied = || Denied::of_refusal(&refusal, policy);
             return self.unless_killed(flags, want, denied);
         }
         if self.is_blind(domain, reading.latest()) {
@@ -395,25 +431,6 @@ impl Rate {
             allowed: Allowed::new(want.max, flags & LIMITS_UNKNOWN != 0, policy).with_left(left),
             unguarded: false,
         })
-    }
-
-    /// Asks the policy `blind`.
-    fn ask_policy(&self, fingerprint: u64, want: Want, asking: Asking) -> Result<Granted, Denied> {
-        let (resource, least) = (&self.resource, want.least());
-        match resource.passes_blind(fingerprint, least, asking, &self.shared.clock) {
-            Ok(()) => Ok(Granted {
-                allowed: Allowed::new(least, true, resource.policy()),
-                unguarded: true,
-            }),
-            Err(wait) => self.unless_killed(resource.flags(), want, || {
-                Denied::by_policy(Cause::Blind, wait)
-            }),
-        }
-    }
-
-    fn is_blind(&self, domain: &str, now: Mono) -> bool {
-        let liveness = &self.shared.liveness;
-        liveness.is_blind(&self.resource.name, domain, now)
     }
 
     /// Whether denials are ignored.
@@ -468,16 +485,7 @@ impl Rate {
     }
 
     fn record_refused(&self, domain: &str, copies: u32, denied: &Denied) {
-        let event = RecorderEvent {
-            resource: self.resource.id,
-            domain,
-            at: self.shared.stamp_relaxed(),
-            happened: Happened::Refused {
-                copies,
-                cause: denied.cause(),
-                position: denied.code().map(|code| code.position),
-            },
-        };
-        self.shared.recorder.record(&event);
+        self.shared
+            .record_refused(self.resource.id, domain, copies, denied);
     }
 }
