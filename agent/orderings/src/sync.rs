@@ -79,22 +79,20 @@ pub mod ring {
     pub struct Full;
 
     impl<T> Producer<T> {
-        /// Writes all of them, or none.
+        /// Room for this many words.
         ///
         /// # Errors
         ///
         /// [`Full`].
-        pub fn push_entire_slice(&mut self, words: &[u64]) -> Result<(), Full> {
+        pub fn write_chunk_uninit(&mut self, words: usize) -> Result<Room<'_>, Full> {
             let waiting = self.written - self.shared.taken.load(Ordering::Acquire);
-            if self.capacity < waiting + words.len() {
+            if self.capacity < waiting + words {
                 return Err(Full);
             }
-            let mut list = self.shared.words.lock().expect("no poison");
-            list.extend(words);
-            drop(list);
-            self.written += words.len();
-            self.shared.written.store(self.written, Ordering::Release);
-            Ok(())
+            let Self {
+                shared, written, ..
+            } = self;
+            Ok(Room { shared, written })
         }
 
         /// Whether the reading end is dropped.
@@ -106,6 +104,27 @@ pub mod ring {
     impl<T> Drop for Producer<T> {
         fn drop(&mut self) {
             self.shared.abandoned.store(true, Ordering::Release);
+        }
+    }
+
+    /// Room for words in a ring.
+    #[derive(Debug)]
+    pub struct Room<'p> {
+        shared: &'p RingShared,
+        written: &'p mut usize,
+    }
+
+    impl Room<'_> {
+        /// Writes the words, and then shows them all at once. Returns how many there are.
+        pub fn fill_from_iter(self, words: impl Iterator<Item = u64>) -> usize {
+            let mut list = self.shared.words.lock().expect("no poison");
+            let before = list.len();
+            list.extend(words);
+            let filled = list.len() - before;
+            drop(list);
+            *self.written += filled;
+            self.shared.written.store(*self.written, Ordering::Release);
+            filled
         }
     }
 

@@ -109,13 +109,12 @@ impl Recorder {
             let Ok(mut rings) = rings.try_borrow_mut() else {
                 return false;
             };
-            if let Some(ring) = rings.first_mut()
-                && ring.agent == self.agent
-            {
+            // A thread that calls two agents in turn pays one comparison more for the second.
+            if let Some(ring) = rings.iter_mut().find(|ring| ring.agent == self.agent) {
                 ring.record(event);
                 return true;
             }
-            self.record_elsewhere(&mut rings, event)
+            self.record_first(&mut rings, event)
         });
         // A thread that is ending has no rings any more.
         if !matches!(recorded, Ok(true)) {
@@ -132,12 +131,9 @@ impl Recorder {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Records the first event of this thread for this agent, in a new ring.
     #[cold]
-    fn record_elsewhere(&self, rings: &mut Vec<Ring>, event: &RecorderEvent<'_>) -> bool {
-        if let Some(ring) = rings.iter_mut().find(|ring| ring.agent == self.agent) {
-            ring.record(event);
-            return true;
-        }
+    fn record_first(&self, rings: &mut Vec<Ring>, event: &RecorderEvent<'_>) -> bool {
         // Remove rings of agents that are gone.
         rings.retain(|ring| !ring.producer.is_abandoned());
         let Some(mut ring) = self.new_ring() else {
@@ -192,10 +188,11 @@ impl Ring {
     #[inline]
     fn record(&mut self, event: &RecorderEvent<'_>) {
         self.words.write(event);
-        let taken = self
-            .producer
-            .push_entire_slice(self.words.as_slice())
-            .is_ok();
+        let words = self.words.as_slice();
+        // Word by word: an event has few words, and a copy of a length that the compiler does not know takes longer.
+        let room = self.producer.write_chunk_uninit(words.len());
+        let taken =
+            room.is_ok_and(|room| room.fill_from_iter(words.iter().copied()) == words.len());
         let counter = match (event.happened, taken) {
             (Happened::Refused { .. }, true) => &self.counts.refused,
             (Happened::Refused { .. }, false) => &self.counts.refused_dropped,
