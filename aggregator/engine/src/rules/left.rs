@@ -39,7 +39,8 @@ pub struct Near {
 }
 
 /// The room at or below which a pair is near its limit, which is `percent` of its least limit. `None` if
-/// nothing limits the pair, or at 0 percent: then it is never near.
+/// nothing limits the pair, or if that is less than one copy: then it is never near. Such a pair would be near only
+/// while it has no room, and then its denial states more than a notice could.
 #[inline]
 pub fn near_from(class: &RateClass, percent: u8) -> Option<u64> {
     let windows = class.sliding().map(|window| window.limit);
@@ -48,7 +49,8 @@ pub fn near_from(class: &RateClass, percent: u8) -> Option<u64> {
     let tiers = class.tiers().iter().map(|tier| tier.limit);
     let least = windows.chain(quotas).chain(bucket).chain(tiers).min()?;
     // Limits are below 2³².
-    (percent != 0).then(|| least.saturating_mul(u64::from(percent)) / 100)
+    let from = least.saturating_mul(u64::from(percent)) / 100;
+    (from != 0).then_some(from)
 }
 
 /// Whether a pair is near its limit at `now`. Called after each entry if notices are wanted.
@@ -272,5 +274,33 @@ mod tests {
         let always = near(&class, &state, at(0), 100).expect("near");
         assert_eq!(always.until, Timestamp::MAX);
         assert_eq!(near_from(&RateClass::default(), 20), None);
+    }
+
+    #[test]
+    fn a_pair_without_room_is_not_near_a_limit_below_five() {
+        let at = Timestamp::from_micros;
+        for (limit, from) in [
+            (1, None),
+            (4, None),
+            (5, Some(1)),
+            (9, Some(1)),
+            (10, Some(2)),
+        ] {
+            let class = class(&format!("window {limit}/1s"));
+            assert_eq!(near_from(&class, 20), from, "{limit}");
+            let mut state = State::of(&class);
+            state.forget(&class, at(0));
+            let all = Request {
+                copies: limit,
+                min: 1,
+            };
+            request(&class, &mut state, at(0), all, u64::MAX, false);
+            assert_eq!(
+                is_near(&class, &state, at(0), 20),
+                from.is_some(),
+                "{limit}"
+            );
+            assert_eq!(near(&class, &state, at(0), 20).is_some(), from.is_some());
+        }
     }
 }
