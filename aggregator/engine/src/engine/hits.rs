@@ -342,6 +342,10 @@ impl Engine {
             let ruled = (at, amended.is_banned(at), ruled);
             self.entry_beside(common, context, ahead, ruled, rulings);
         }
+        if before.is_none() && denial.is_none() {
+            // Almost every entry ends here: its pair was not denied, and is not.
+            return;
+        }
         let standing = ScopeStanding {
             identity: ahead.identity,
             position: common.position_of(ahead),
