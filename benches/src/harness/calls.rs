@@ -20,26 +20,33 @@ pub const PACE_NS: u64 = 1_000_000;
 pub enum Pace {
     /// Each immediately after the previous one.
     FullSpeed,
-    /// One per millisecond, from this instant of the monotonic clock on; threads with the same
-    /// instant run their blocks at the same time.
-    MillionPerSecond {
+    /// At fixed instants of the monotonic clock; threads with the same instants run their blocks at the same time.
+    Every {
         /// The beginning of the first block.
         from_ns: u64,
+        /// From one beginning to the next.
+        every_ns: u64,
     },
 }
 
 impl Pace {
     /// A million calls per second, beginning shortly after now.
     pub fn million_per_second() -> Self {
-        Self::MillionPerSecond {
+        Self::million_in_seconds(1)
+    }
+
+    /// A million calls in this many seconds, beginning shortly after now.
+    pub fn million_in_seconds(seconds: u64) -> Self {
+        Self::Every {
             from_ns: monotonic_ns() + PACE_NS,
+            every_ns: seconds * PACE_NS,
         }
     }
 
     /// Busy-waits until a block begins.
     fn wait_for(self, block: usize) {
-        if let Self::MillionPerSecond { from_ns } = self {
-            let begin_ns = from_ns + block as u64 * PACE_NS;
+        if let Self::Every { from_ns, every_ns } = self {
+            let begin_ns = from_ns + block as u64 * every_ns;
             while monotonic_ns() < begin_ns {
                 std::hint::spin_loop();
             }

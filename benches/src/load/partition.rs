@@ -43,7 +43,11 @@ impl Partition {
     pub fn new(limits: &str) -> anyhow::Result<Self> {
         let mut partition = Self {
             engine: Engine::new(0, 1),
-            rulings: Rulings::default(),
+            // As of an aggregator that serves agents.
+            rulings: Rulings {
+                tells_near: true,
+                ..Rulings::default()
+            },
             versions: BTreeMap::new(),
             offset: 0,
             ticks: 0,

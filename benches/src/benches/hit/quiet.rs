@@ -1,5 +1,8 @@
 //! What a call must not do: allocate, or make a system call.
 //!
+//! The agent has no aggregator, and is called as fast as possible, so all its calls are let through, and none wakes its
+//! thread. Tests of the agent count allocations of calls that are refused, and of copies.
+//!
 //! A program of its own counts allocations, because the counter wraps the allocator and would
 //! distort all other measurements. `strace`, if it is installed, counts system calls of the calling
 //! thread alone, between two marks that are themselves system calls.
@@ -24,6 +27,9 @@ pub const LOOKED_AT: usize = 1_000_000;
 /// How many pairs they use.
 pub const PAIRS: u32 = 1_000;
 
+/// In which condition the agent is.
+const CONDITION: &str = "an agent without aggregator, at full speed: every call is let through";
+
 const BEGIN_MARK: &str = "/tollgate-bench-calls-begin";
 const END_MARK: &str = "/tollgate-bench-calls-end";
 
@@ -46,7 +52,7 @@ pub(super) fn run(session: &mut Session) -> anyhow::Result<()> {
         )
         .target(Target::AtMost(0.0))
         .note(format!(
-            "{allocations} in {LOOKED_AT} calls on known pairs, on the calling thread"
+            "{allocations} in {LOOKED_AT} calls on known pairs, on the calling thread; {CONDITION}"
         )),
     );
     session.step("system calls");
@@ -55,7 +61,7 @@ pub(super) fn run(session: &mut Session) -> anyhow::Result<()> {
             Figure::single("system calls a call", "", calls as f64 / LOOKED_AT as f64)
                 .target(Target::AtMost(0.0))
                 .note(format!(
-                    "{calls} in {LOOKED_AT} calls, on the calling thread, by strace"
+                    "{calls} in {LOOKED_AT} calls, on the calling thread, by strace; {CONDITION}"
                 )),
         ),
         None => session.step("system calls: not measured, strace is not installed"),

@@ -2,7 +2,8 @@
 //!
 //! Measured by the threads' CPU time: the agent's own threads and the aggregator also need the two
 //! processors, and wall time would show how the processors were shared. Blocks of both threads
-//! begin at the same instants, so that they contend.
+//! begin at the same instants, so that they contend. One thread is measured before and after two, because a machine may
+//! become slower or faster meanwhile.
 
 use super::looped::Loop;
 use super::peer::Governor;
@@ -41,7 +42,8 @@ pub(super) fn run(session: &mut Session, looped: &Loop) -> anyhow::Result<()> {
 
 /// How many times as much two threads do as one, per CPU time.
 fn gain(call: &(impl Fn() + Sync)) -> anyhow::Result<f64> {
-    let alone = by_blocks(BLOCKS, Pace::million_per_second(), |_| call());
+    let alone = || by_blocks(BLOCKS, Pace::million_per_second(), |_| call()).cpu_ns;
+    let before = alone();
     let pace = Pace::million_per_second();
     let both = std::thread::scope(|scope| {
         let other = scope.spawn(|| by_blocks(BLOCKS, pace, |_| call()));
@@ -49,5 +51,6 @@ fn gain(call: &(impl Fn() + Sync)) -> anyhow::Result<f64> {
         other.join().map(|other| (one, other))
     });
     let (one, other) = both.map_err(|_| anyhow::anyhow!("a calling thread panicked"))?;
-    Ok(alone.cpu_ns / one.cpu_ns + alone.cpu_ns / other.cpu_ns)
+    let alone = f64::midpoint(before, alone());
+    Ok(alone / one.cpu_ns + alone / other.cpu_ns)
 }
