@@ -50,9 +50,14 @@ fn start(aggregators: &str) -> Service {
     Service { child, address }
 }
 
+/// Not ASCII: it must not pass as a call without a tenant.
+const TENANT: &str = "Z\u{fc}rich";
+
 fn get(address: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
-    let request = "GET /search HTTP/1.1\r\nhost: x\r\nx-tenant: acme\r\nconnection: close\r\n\r\n";
+    let request = format!(
+        "GET /search HTTP/1.1\r\nhost: x\r\nx-tenant: {TENANT}\r\nconnection: close\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("answered");
@@ -98,7 +103,7 @@ async fn the_example_refuses_a_denied_tenant_and_shows_how_long() {
     of("HTTP/1.1 200").await.expect("an answer");
     aggregator.until("its hit", |one| 1 <= one.copies()).await;
     aggregator
-        .deny("api.search", "acme", Duration::from_secs(30))
+        .deny("api.search", TENANT, Duration::from_secs(30))
         .await;
     let refused = of("HTTP/1.1 429").await.expect("an answer");
     let wait = refused
@@ -109,6 +114,6 @@ async fn the_example_refuses_a_denied_tenant_and_shows_how_long() {
         wait.is_some_and(|seconds| 0 < seconds && seconds <= 30),
         "{refused}"
     );
-    aggregator.open("api.search", "acme").await;
+    aggregator.open("api.search", TENANT).await;
     of("HTTP/1.1 200").await.expect("an answer");
 }

@@ -15,13 +15,13 @@ pub(crate) const LIMIT_FIELDS: [&str; 2] = ["ratelimit", "ratelimit-policy"];
 
 /// A refusal.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct LayerRefusal {
     answer: HttpAnswer,
     /// Whether the same call will be refused again, however long the client waits.
     is_final: bool,
 }
 
-impl Refusal {
+impl LayerRefusal {
     pub fn new(error: &Refused, tells_legacy: bool) -> Self {
         let answer = match tells_legacy {
             true => error.http().with_legacy_headers(),
@@ -33,7 +33,10 @@ impl Refusal {
 }
 
 /// The response to a refused call, and its text if it has one; for a gRPC call with this content type.
-pub(crate) fn refused(refusal: &Refusal, grpc: Option<&'static str>) -> Response<Option<Bytes>> {
+pub(crate) fn refused(
+    refusal: &LayerRefusal,
+    grpc: Option<&'static str>,
+) -> Response<Option<Bytes>> {
     let answer = &refusal.answer;
     let (status, body) = match grpc {
         Some(_) => (StatusCode::OK, None),
@@ -52,7 +55,7 @@ pub(crate) fn refused(refusal: &Refusal, grpc: Option<&'static str>) -> Response
 }
 
 /// An answer without messages: everything is in its head.
-fn as_grpc(headers: &mut HeaderMap, refusal: &Refusal, content_type: &'static str) {
+fn as_grpc(headers: &mut HeaderMap, refusal: &LayerRefusal, content_type: &'static str) {
     let answer = &refusal.answer;
     let status = match answer.status() {
         503 => UNAVAILABLE,

@@ -2,7 +2,7 @@
 
 use tollgate_agent::Headers;
 
-use crate::answer::Refusal;
+use crate::answer::LayerRefusal;
 use crate::head::Head;
 use crate::held::HeldCopies;
 
@@ -14,7 +14,7 @@ pub(crate) enum LayerDecision {
         held: Option<HeldCopies>,
     },
     /// The service is not called.
-    Refused(Refusal),
+    Refused(LayerRefusal),
 }
 
 /// A layer, as services use it.

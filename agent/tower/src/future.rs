@@ -10,7 +10,7 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use tollgate_agent::Headers;
 
-use crate::answer::{LIMIT_FIELDS, Refusal, put, refused};
+use crate::answer::{LIMIT_FIELDS, LayerRefusal, put, refused};
 use crate::body::DoorBody;
 use crate::held::HeldCopies;
 
@@ -28,7 +28,7 @@ pin_project! {
     #[derive(Debug)]
     enum DoorState<F> {
         Called { #[pin] future: F, headers: Option<Headers>, held: Option<HeldCopies> },
-        Refused { refusal: Refusal, grpc: Option<&'static str> },
+        Refused { refusal: LayerRefusal, grpc: Option<&'static str> },
     }
 }
 
@@ -45,7 +45,7 @@ impl<F> DoorFuture<F> {
     }
 
     /// For a call that was refused; the content type of a gRPC call's response.
-    pub(crate) fn refused(refusal: Refusal, grpc: Option<&'static str>) -> Self {
+    pub(crate) fn refused(refusal: LayerRefusal, grpc: Option<&'static str>) -> Self {
         Self {
             state: DoorState::Refused { refusal, grpc },
         }

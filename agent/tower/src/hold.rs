@@ -13,7 +13,7 @@ use tollgate_agent::{Copies, Refused};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::answer::Refusal;
+use crate::answer::LayerRefusal;
 use crate::body::DoorBody;
 use crate::door::{DecidingLayer, LayerDecision};
 use crate::future::DoorFuture;
@@ -113,7 +113,7 @@ impl DecidingLayer for HoldLayer {
                 headers: None,
                 held,
             },
-            Err(error) => LayerDecision::Refused(Refusal::new(&error, self.tells_legacy)),
+            Err(error) => LayerDecision::Refused(LayerRefusal::new(&error, self.tells_legacy)),
         }
     }
 }

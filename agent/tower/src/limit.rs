@@ -11,7 +11,7 @@ use tollgate_agent::{Allowed, Headers, Rate, Refused};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::answer::Refusal;
+use crate::answer::LayerRefusal;
 use crate::body::DoorBody;
 use crate::door::{DecidingLayer, LayerDecision};
 use crate::future::DoorFuture;
@@ -122,7 +122,7 @@ impl DecidingLayer for LimitLayer {
                 headers: allowed.map(|allowed| self.headers(&allowed)),
                 held: None,
             },
-            Err(error) => LayerDecision::Refused(Refusal::new(&error, self.tells_legacy)),
+            Err(error) => LayerDecision::Refused(LayerRefusal::new(&error, self.tells_legacy)),
         }
     }
 }
