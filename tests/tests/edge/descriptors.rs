@@ -317,5 +317,6 @@ fn what_the_core_never_got_is_not_under_way_after_its_connection() {
             link.answer_append(&peer, id, partition, id);
         }
     }
-    assert_eq!(bytes(&link), 0);
+    // The connection counts as closed a moment before its memory is given back.
+    link.until("nothing is under way", |link| bytes(link) == 0);
 }

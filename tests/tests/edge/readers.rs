@@ -72,6 +72,11 @@ impl Feed {
         }
     }
 
+    /// Frames that were dropped for a subscriber.
+    fn dropped(&self) -> u64 {
+        self.counters.dropped.load(Ordering::Relaxed)
+    }
+
     fn ended(&self, reason: &str) -> u64 {
         let found = self.edge.feed.ended().find(|(name, _)| *name == reason);
         found.expect("a reason").1
@@ -109,7 +114,8 @@ fn a_subscriber_that_does_not_read_costs_bounded_memory() {
     let read = Arc::<AtomicU64>::default();
     let honest = counts_all(feed.subscriber(), Arc::clone(&read));
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(2) {
+    while begun.elapsed() < Duration::from_secs(2) || feed.dropped() == 0 {
+        assert!(begun.elapsed() < SOON, "frames are dropped for it");
         feed.publish(8);
         // On a busy machine it would fall behind, and lose frames as the other does.
         let published = feed.counters.bytes.load(Ordering::Relaxed);
@@ -119,7 +125,6 @@ fn a_subscriber_that_does_not_read_costs_bounded_memory() {
         // A MiB for the peer that does not read, and a moment's worth for the other.
         assert!(feed.edge.queued.get() <= (1 << 20) + (1 << 20));
     }
-    assert!(0 < feed.counters.dropped.load(Ordering::Relaxed));
     feed.until("the deaf one is ended", || feed.ended("stalled") == 1);
     deaf.is_ended();
     let published = feed.counters.bytes.load(Ordering::Relaxed);
@@ -218,7 +223,7 @@ fn one_address_takes_at_most_half_of_all_topics() {
 #[test]
 fn a_slow_reader_keeps_its_connection_and_misses_frames() {
     let feed = Feed::start(Bounds {
-        stall: Duration::from_millis(500),
+        stall: Duration::from_secs(2),
         ..Bounds::default()
     });
     let mut slow = feed.subscriber();
@@ -237,7 +242,8 @@ fn a_slow_reader_keeps_its_connection_and_misses_frames() {
         }
     });
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(2) {
+    while begun.elapsed() < Duration::from_secs(3) || feed.dropped() == 0 {
+        assert!(begun.elapsed() < SOON, "frames are dropped for it");
         feed.publish(16);
         assert!(feed.edge.queued.get() <= (1 << 20) + 4_096);
     }
@@ -245,8 +251,7 @@ fn a_slow_reader_keeps_its_connection_and_misses_frames() {
     let read = reading.join().unwrap() as u64;
     assert_eq!(feed.ended("stalled"), 0);
     let published = feed.counters.bytes.load(Ordering::Relaxed);
-    assert!(0 < read && read < published / 2, "{read} of {published}");
-    assert!(0 < feed.counters.dropped.load(Ordering::Relaxed));
+    assert!(0 < read && read < published, "{read} of {published}");
 }
 
 #[test]
@@ -267,8 +272,9 @@ fn the_largest_backlog_is_dropped_first() {
     // A subscriber that reads receives everything.
     let honest = reads_all(feed.subscriber());
     feed.publish(16);
+    feed.until("everything is sent", || feed.edge.queued.get() == 0);
     drop((deaf, feed));
-    assert!(0 < honest.join().unwrap());
+    assert!(16 * (64 << 10) <= honest.join().unwrap());
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn a_peer_that_is_not_ready_in_time_is_closed() {
     silent.iter_mut().for_each(Peer::is_ended);
     trickling.is_ended();
     attacked.until("all are counted", |now| {
-        now.ended("agents", "handshake") == 8 && now.ended("feed", "handshake") == 1
+        8 <= now.ended("agents", "handshake") && 1 <= now.ended("feed", "handshake")
     });
     attacked.denials_arrive();
 }
@@ -99,7 +99,7 @@ fn a_peer_that_answers_no_ping_is_closed() {
     dealer.is_ended();
     subscriber.is_ended();
     attacked.until("both are counted", |now| {
-        now.ended("agents", "silent") == 1 && now.ended("feed", "silent") == 1
+        1 <= now.ended("agents", "silent") && 1 <= now.ended("feed", "silent")
     });
     attacked.denials_arrive();
 }
