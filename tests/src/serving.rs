@@ -34,6 +34,8 @@ pub struct Serving {
     pub http: String,
     /// The address of its feed.
     pub feed: String,
+    /// The address of its probes, if they have one of their own, which speaks no TLS.
+    probe: Option<String>,
 }
 
 impl Drop for Serving {
@@ -58,24 +60,33 @@ impl Serving {
     pub fn start(dir: &Path, limits: &str, partitions: u32) -> Self {
         let partitions = partitions.to_string();
         let serving = Self::start_at(dir, limits, ANY, &["--partitions", &partitions]);
-        let until = Instant::now() + START_WITHIN;
-        while !serving.is_ready() {
-            assert!(Instant::now() < until, "it is not ready");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        serving.await_ready();
         serving
     }
 
-    fn is_ready(&self) -> bool {
-        let answer = http::get_text(self.http.as_str(), "/readyz").unwrap_or_default();
-        answer.contains(r#""ready":true"#)
-    }
-
-    /// The same with an address for agents, and with further arguments.
+    /// Waits until it is ready. With TLS it needs `listen.probe`.
     ///
     /// # Panics
     ///
-    /// As [`Serving::start`].
+    /// If it is not ready in time.
+    pub fn await_ready(&self) {
+        let probe = self.probe.as_ref().unwrap_or(&self.http);
+        let is_ready = || {
+            let answer = http::get_text(probe.as_str(), "/readyz").unwrap_or_default();
+            answer.contains(r#""ready":true"#)
+        };
+        let until = Instant::now() + START_WITHIN;
+        while !is_ready() {
+            assert!(Instant::now() < until, "it is not ready");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The same with an address for agents, and with further arguments; it may not be ready yet.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
     pub fn start_at(dir: &Path, limits: &str, agents: &str, more: &[&str]) -> Self {
         let journal = dir.join("journal");
         let log: [&OsStr; 2] = ["--journal".as_ref(), journal.as_ref()];
@@ -139,6 +150,7 @@ impl Serving {
             agents: String::new(),
             http: String::new(),
             feed: String::new(),
+            probe: None,
         };
         serving.await_addresses();
         serving
@@ -157,6 +169,7 @@ impl Serving {
             {
                 (self.agents, self.http) = (agents, http);
                 self.feed = value_of(&line, "feed=").unwrap_or_default();
+                self.probe = value_of(&line, "probe=");
             }
             self.output.push(line);
         }

@@ -1,10 +1,13 @@
 """A real aggregator for the tests: the program that TOLLGATE_BINARY names, or `tollgate` of a build of the workspace."""
 
 import contextlib
+import json
 import os
 import pathlib
 import re
 import subprocess
+import time
+import urllib.request
 
 import pytest
 
@@ -39,6 +42,8 @@ def binary():
 
 
 TLS = """
+[listen]
+probe = "127.0.0.1:0"
 [listen.tls]
 cert = "keys/tollgate.pem"
 key = "keys/tollgate.key"
@@ -47,9 +52,27 @@ tokens_file = "keys/tokens.toml"
 """
 
 
+def is_ready(address):
+    try:
+        with urllib.request.urlopen(f"http://{address}/readyz", timeout=5) as answer:
+            return json.load(answer)["ready"]
+    except OSError:
+        return False
+
+
+def listening(process):
+    """The addresses of an aggregator that has just been started."""
+    for line in process.stderr:
+        if re.search(r"listening .*agents=\S+", line):
+            return dict(re.findall(r"(agents|http|feed|probe)=(\S+)", line))
+    raise AssertionError("the aggregator does not listen")
+
+
 @contextlib.contextmanager
 def serving(directory, *more):
-    """An aggregator's addresses by name: agents, http, feed."""
+    """The addresses, by name (agents, http, feed), of an aggregator that is ready.
+
+    Calls that the log takes before the limits are in force count nowhere."""
     limits = directory / "limits.toml"
     limits.write_text(LIMITS)
     any_port = "127.0.0.1:0"
@@ -63,12 +86,14 @@ def serving(directory, *more):
         cwd=directory,
     )
     try:
-        for line in process.stderr:
-            if re.search(r"listening .*agents=\S+", line):
-                yield dict(re.findall(r"(agents|http|feed)=(\S+)", line))
-                break
-        else:
-            raise AssertionError("the aggregator does not listen")
+        addresses = listening(process)
+        # With TLS only the address for probes answers without it.
+        probe = addresses.get("probe", addresses["http"])
+        end = time.monotonic() + 30
+        while not is_ready(probe):
+            assert time.monotonic() < end, "the aggregator is not ready"
+            time.sleep(0.005)
+        yield addresses
     finally:
         process.kill()
         process.wait()

@@ -82,7 +82,7 @@ def test_a_service_is_limited(service):
         time.sleep(0.02)
     status, headers, body = answers[-1]
     assert status == 429, answers
-    assert 5 <= len(answers) - 1 <= 12
+    assert 5 <= len(answers) - 1
     assert all(answer[0] == 200 for answer in answers[:-1])
     assert 0 < int(headers["retry-after"]) <= 60
     assert headers["content-type"].startswith("application/problem+json")

@@ -9,6 +9,8 @@ use tollgate_tests::serving::{ANY, Serving};
 use crate::kit::{self, Kit};
 
 const CONFIG: &str = r#"
+[listen]
+probe = "127.0.0.1:0"
 [listen.tls]
 cert = "keys/tollgate.pem"
 key = "keys/tollgate.key"
@@ -33,6 +35,7 @@ pub fn checks_and_missing_credentials() {
     std::fs::write(dir.join("tollgate.toml"), CONFIG).expect("written");
     let more = ["--config", "tollgate.toml", "--partitions", "2"];
     let aggregator = Serving::start_at(&dir, crate::LIMITS, ANY, &more);
+    aggregator.await_ready();
     let keys = dir.join("keys");
     let secured = format!(
         "tls_ca_file={0}/ca.pem\ntls_server_name=tollgate\ntoken_file={0}/services.token",
