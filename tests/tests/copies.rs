@@ -189,6 +189,8 @@ async fn a_full_domain_is_denied_elsewhere_until_a_copy_is_given_back() {
     let mut hold = one.copies("sandbox").reserve("acme", 2).expect("not full");
     assert_eq!(confirmed(&hold).await, Confirmation::Confirmed);
     other.hears("acme", Change::Denied).await;
+    // Each agent hears each change once: what comes later is not taken for this.
+    one.hears("acme", Change::Denied).await;
     assert_eq!(
         refused_soon(&other.copies("sandbox"), "acme").await,
         (Cause::Full, Scope::Pair)
@@ -200,6 +202,7 @@ async fn a_full_domain_is_denied_elsewhere_until_a_copy_is_given_back() {
     assert_eq!(confirmed(&beta).await, Confirmation::Confirmed);
     hold.release(1).expect("it has two");
     other.hears("acme", Change::Opened).await;
+    one.hears("acme", Change::Opened).await;
     let taken = other.copies("sandbox").reserve("acme", 1).expect("lifted");
     assert_eq!(confirmed(&taken).await, Confirmation::Confirmed);
     one.hears("acme", Change::Denied).await;
