@@ -67,7 +67,7 @@ pub const FRONTS: &[Front] = &[
         files: &["envoy.yaml"],
         by_socket: false,
         trusted_proxies: None,
-        is_required: false,
+        is_required: true,
         arguments: &[
             "--config-path",
             "envoy.yaml",
@@ -86,7 +86,7 @@ pub const ENVOY_RLS: Front = Front {
     files: &["envoy-rls.yaml"],
     by_socket: false,
     trusted_proxies: None,
-    is_required: false,
+    is_required: true,
     arguments: &[
         "--config-path",
         "envoy-rls.yaml",
