@@ -70,6 +70,9 @@ fn the_demonstration_refuses_and_every_refusal_is_justified() {
     assert!(
         0 < number(&report, "ideal_let_through") && number(&report, "ideal_let_through") < offered
     );
+    // Law 8: no window let more through than its limit and the delay of a denial explain, and not for want of windows.
+    assert_eq!(number(&report, "effect_violations"), 0, "{report}");
+    assert!(0 < number(&report, "effect_judged"), "{report}");
     assert!(0 < number(&report, "denials"), "{report}");
     assert!(number(&report, "denial_delay_us_p50") <= number(&report, "denial_delay_us_p99"));
     assert!(0 < number(&report, "hit_ns_p50") && 0 < number(&report, "hit_ns_p50_blind"));

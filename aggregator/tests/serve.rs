@@ -353,7 +353,8 @@ async fn sigterm_under_load_loses_no_acknowledged_record() {
     assert_eq!(status.code(), Some(0));
     assert!(took < Duration::from_secs(5), "{took:?}");
     let acknowledged = load.await.unwrap();
-    assert!(5_000 < acknowledged);
+    // What is ruled may not be acknowledged yet: 32 records of 10 at most.
+    assert!(5_000 - 320 <= acknowledged, "{acknowledged}");
 
     let again = serve(dir.path(), &[]);
     again.await_ready();
