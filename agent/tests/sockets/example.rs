@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::Aggregator;
+use crate::support::{Aggregator, NOBODY};
 
 struct Service {
     child: Child,
@@ -66,11 +66,7 @@ fn get(address: &str) -> String {
 
 #[test]
 fn the_example_serves_without_aggregators() {
-    // A port without a listener: bound, and released.
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|one| one.local_addr())
-        .expect("a port");
-    let service = start(&nobody.to_string());
+    let service = start(NOBODY);
     for _ in 0..20 {
         let answer = get(&service.address);
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");

@@ -36,6 +36,9 @@ use zeromq::{PubSocket, RouterSocket, Socket as _, SocketRecv as _, SocketSend a
 
 pub const PARTITIONS: u32 = 4;
 
+/// An address without a listener: the system gives this port to nobody who asks for any.
+pub const NOBODY: &str = "127.0.0.1:1";
+
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
 /// A record that was appended.

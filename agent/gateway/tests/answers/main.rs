@@ -288,9 +288,7 @@ async fn a_service_holds_copies_by_a_lease_and_settles_estimates() {
     // A lease that is not renewed ends by itself.
     let answer = running.post(&taken(1)).await;
     assert!(answer.contains(r#""hold":""#), "{answer}");
-    while !running.kit.held().is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    running.until_free().await;
 
     let estimated =
         r#"{"estimates": [{"resource": "llm.tokens", "domain": "acme", "copies": 800}]}"#;

@@ -1,6 +1,6 @@
 //! Tests of copies of strict resources: granted, refused, and without a verdict in time.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -16,14 +16,30 @@ fn of_licences(within_ms: &str) -> String {
     )
 }
 
+/// Far longer than anything here takes.
+const SOON: Duration = Duration::from_secs(20);
+
+impl Running {
+    /// Waits until no copies are held.
+    pub(super) async fn until_free(&self) {
+        let until = Instant::now() + SOON;
+        while !self.kit.held().is_empty() {
+            assert!(Instant::now() < until, "{:?}", self.kit.held());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
 const WITHIN: &str = r#", "confirmed_within_ms": 10000"#;
 
 /// The number of the one hold that waits for an aggregator's verdict.
 async fn waiting(kit: &TestAgent) -> u64 {
+    let until = Instant::now() + SOON;
     loop {
         if let Some(held) = kit.held().first() {
             return held.number;
         }
+        assert!(Instant::now() < until, "a hold waits for a verdict");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
@@ -121,8 +137,6 @@ async fn a_client_that_leaves_while_it_waits_gets_no_copies() {
     peer.write_all(request.as_bytes()).await.expect("it reads");
     waiting(kit).await;
     drop(peer);
-    while !kit.held().is_empty() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    running.until_free().await;
     running.end().await;
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use tollgate_log::Stream;
+use tollgate_server::core::recordings::WAITING_MAX;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::time::Span;
@@ -50,7 +51,10 @@ fn recovery_writes_all_decision_records_and_snapshots() {
     assert!(why[0].contains("decision records and totals"), "{why:?}");
     let waiting = again.gauges().denials_waiting as usize;
     // At most the bound and what one record caused.
-    assert!((65_536..65_536 + 500).contains(&waiting), "{waiting}");
+    assert!(
+        (WAITING_MAX..WAITING_MAX + 500).contains(&waiting),
+        "{waiting}"
+    );
     again.fate = Box::new(|_, _| Fate::Taken);
     // Statements in force are published in steps that a subscriber can follow.
     let mut steps = Vec::new();
@@ -144,7 +148,10 @@ fn a_source_waits_at_the_bound_for_the_log_to_have_its_totals() {
     );
     let waiting = world.gauges().totals_waiting as usize;
     // At most the bound and one delivery.
-    assert!((65_536..65_536 + 10).contains(&waiting), "{waiting}");
+    assert!(
+        (WAITING_MAX..WAITING_MAX + 10).contains(&waiting),
+        "{waiting}"
+    );
     world.fate = Box::new(|_, _| Fate::Taken);
     world.run_for(Span::from_secs(1));
     assert_eq!(world.why_not_ready(), Vec::<String>::new());

@@ -1,5 +1,7 @@
 //! Retention, who may open a journal, and reading it beside its writer.
 
+use std::time::{Duration, Instant};
+
 use super::super::reader::JournalRead;
 use super::super::snapshots::Snapshots;
 use super::faulty::edit;
@@ -224,7 +226,9 @@ fn a_reader_beside_a_writer_sees_whole_records_in_order() {
     let reading = std::thread::spawn(move || {
         let mut records = reader.read(Stream::Hits, 0, 0);
         let mut next = 0;
+        let until = Instant::now() + Duration::from_secs(60);
         while next < 3_000 {
+            assert!(Instant::now() < until, "{next} of 3,000 are there to read");
             if let JournalRead::Records(batch) = records.read().expect("reads") {
                 for record in batch {
                     assert_eq!(record.offset, next);
