@@ -74,7 +74,12 @@ pub fn trace(
     let Some(class) = limits.class_of(resource, &named) else {
         return Ok(None);
     };
-    let (from, to) = part(class, tally, tape.extent());
+    // Calls of the greatest stamp may be played after it.
+    let extent = Extent {
+        last: tape.played_until(),
+        ..tape.extent()
+    };
+    let (from, to) = part(class, tally, extent);
     // Whole milliseconds, for people.
     let width = (to.since(from).as_micros() / COLUMNS + 1).next_multiple_of(1_000);
     let mut trace = Trace {
@@ -165,5 +170,35 @@ impl Trace {
         for (most, used) in column.used.iter_mut().zip(used) {
             *most = (*most).max(used);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backtest::tape::{Call, CallKind, PlayOrder, Recorder};
+
+    #[test]
+    fn a_picture_has_the_calls_that_are_spread_over_the_last_second() {
+        let limits = "version = 1\nrules = 2\n[rate.r]\nrate = \"5/s\"\n";
+        let limits = Limits::parse(limits).expect("good limits");
+        let mut pairs = Pairs::default();
+        let pair = pairs.number_of("r", "d");
+        let mut recorder = Recorder::new(PlayOrder::Stamps).spread(true);
+        for _ in 0..4 {
+            let call = Call {
+                at: Timestamp::from_millis(100_000),
+                pair,
+                copies: 1,
+                min: 1,
+                kind: CallKind::LetThrough,
+            };
+            recorder.push(call).expect("memory");
+        }
+        let tape = recorder.wind();
+        let trace = trace(&tape, &pairs, &limits, pair, &PairTally::default());
+        let trace = trace.expect("memory").expect("a rate");
+        let asked: u64 = trace.columns.iter().map(|column| column.asked).sum();
+        assert_eq!(asked, 4);
     }
 }
