@@ -168,9 +168,31 @@ impl<R: BufRead> Lines<R> {
                 self.refuse("an object of at most 64 KiB");
                 self.number += std::mem::take(&mut self.inside);
                 self.buffer.clear();
+                self.pass_object(&mut object)?;
                 object = Object::default();
-                self.pass_rest()?;
-                self.number += 1;
+            }
+        }
+    }
+
+    /// Moves past the end of an object, or past its line if that ends first: an object that is never closed must not
+    /// hide the rest of the text.
+    fn pass_object(&mut self, object: &mut Object) -> io::Result<()> {
+        loop {
+            let bytes = self.reader.fill_buf()?;
+            let end = bytes.iter().position(|byte| {
+                object.takes(*byte);
+                object.depth == 0 || *byte == b'\n'
+            });
+            let (upto, ended) = match end {
+                Some(at) => {
+                    self.number += u64::from(bytes[at] == b'\n');
+                    (at + 1, true)
+                }
+                None => (bytes.len(), bytes.is_empty()),
+            };
+            self.reader.consume(upto);
+            if ended {
+                return Ok(());
             }
         }
     }
@@ -442,6 +464,19 @@ mod tests {
             ]
         );
         assert_eq!((lines.rows(), lines.skipped()), (5, 1));
+    }
+
+    #[test]
+    fn an_object_that_is_too_long_hides_no_other() {
+        let long = "x".repeat(LINE_BYTES_MAX as usize);
+        let text = format!("[{{\"a\":\"{long}\"}},{{\"b\":1}},{{\"c\":\"{long}\n{{\"d\":1}}");
+        let mut lines = Lines::new(text.as_bytes());
+        lines.split_by(Split::Objects);
+        for expected in [(1, "{\"b\":1}"), (2, "{\"d\":1}")] {
+            assert!(lines.advance().expect("memory"));
+            let found = str::from_utf8(lines.line()).expect("text");
+            assert_eq!((lines.number(), found), expected);
+        }
     }
 
     #[test]
