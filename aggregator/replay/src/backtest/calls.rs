@@ -124,9 +124,13 @@ fn spread<'a>(refused: &Refused<'a>, clock: Clock) -> impl Iterator<Item = Call>
 
     let [first, last] = [refused.first, refused.last].map(|stamp| clock.instant(stamp));
     let (calls, lasted) = (refused.calls, last.since(first).as_micros());
-    let copies = u32::try_from(refused.copies / calls.max(1))
-        .unwrap_or(u32::MAX)
-        .max(1);
+    let each = u32::try_from(refused.copies / calls.max(1)).unwrap_or(u32::MAX);
+    // What does not divide evenly is asked for by as many calls, one copy more each.
+    let more = match each {
+        0 => 0,
+        _ => refused.copies % calls.max(1),
+    };
+    let each = each.max(1);
     let points = calls.min(POINTS_MAX);
     let call = move |number: u64, copies, min| {
         let part = u128::from(lasted) * u128::from(number) / u128::from((points - 1).max(1));
@@ -140,12 +144,17 @@ fn spread<'a>(refused: &Refused<'a>, clock: Clock) -> impl Iterator<Item = Call>
     };
     (0..points).flat_map(move |number| {
         let here = calls / points + u64::from(number < calls % points);
+        let before = number * (calls / points) + number.min(calls % points);
+        let larger = more.saturating_sub(before).min(here);
         // Calls of one hit share an entry; calls of several copies get one entry each.
-        let (entries, copies, min) = match copies {
-            1 => (1, u32::try_from(here).unwrap_or(u32::MAX), 0),
-            copies => (here, copies, copies),
+        let entries = move |calls: u64, copies: u32| {
+            let (entries, copies, min) = match (calls, copies) {
+                (1.., 1) => (1, u32::try_from(calls).unwrap_or(u32::MAX), 0),
+                (calls, copies) => (calls, copies, copies),
+            };
+            std::iter::repeat_n(call(number, copies, min), entries as usize)
         };
-        std::iter::repeat_n(call(number, copies, min), entries as usize)
+        entries(larger, each.saturating_add(1)).chain(entries(here - larger, each))
     })
 }
 
@@ -179,6 +188,15 @@ mod tests {
         assert_eq!(of(1, 1), [(1_000, 1, 0)]);
         assert_eq!(of(3, 3), [(1_000, 1, 0), (2_500, 1, 0), (4_000, 1, 0)]);
         assert_eq!(of(2, 10), [(1_000, 5, 5), (4_000, 5, 5)]);
+        assert_eq!(of(3, 10), [(1_000, 4, 4), (2_500, 3, 3), (4_000, 3, 3)]);
+        assert_eq!(of(2, 3), [(1_000, 2, 2), (4_000, 1, 0)]);
+        let copies = |entries: &[(u64, u32, u32)]| -> u64 {
+            entries
+                .iter()
+                .map(|(_, copies, _)| u64::from(*copies))
+                .sum()
+        };
+        assert_eq!(copies(&of(3_000, 4_999)), 4_999);
         let many = of(5_000, 5_000);
         assert_eq!(
             many.iter()
