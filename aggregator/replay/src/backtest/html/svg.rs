@@ -146,7 +146,9 @@ pub fn bars(svg: &mut Svg, within: Area, bars: &[Bar]) {
         let y = within.y + within.height * (1.0 - part);
         svg.rule(y);
         let value = most as f64 * part;
-        svg.text(LEFT - 6.0, y + 4.0, "end", &format!("{value:.0}"));
+        // Half of a small odd number is not a whole one.
+        let places = usize::from(most < 10 && value.fract() != 0.0);
+        svg.text(LEFT - 6.0, y + 4.0, "end", &format!("{value:.places$}"));
     }
 }
 
@@ -194,5 +196,10 @@ mod tests {
         assert_eq!(text.matches("class=\"refused\"").count(), 1);
         assert_eq!(text.matches("class=\"granted\"").count(), 1);
         assert!(text.contains("height=\"1.50\""), "{text}");
+        let mut svg = Svg::new(100.0, "test");
+        bars(&mut svg, within, &[bar(1, 0)]);
+        let text = svg.end();
+        let labels = ["0", "0.5", "1"].map(|label| text.contains(&format!(">{label}</text>")));
+        assert_eq!(labels, [true; 3], "{text}");
     }
 }
