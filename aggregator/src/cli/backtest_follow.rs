@@ -54,7 +54,10 @@ pub(super) fn follow(
         follow
             .go_on(tollgate_log::clock::wall())
             .map_err(log_failure)?;
-        let over = stop.is_made() || ends.is_some_and(|ends| ends <= Instant::now());
+        let is_behind = follow.is_behind();
+        // However long it lasts, what the log has already is played.
+        let lasted = !is_behind && ends.is_some_and(|ends| ends <= Instant::now());
+        let over = stop.is_made() || lasted;
         if over {
             follow.end();
         }
@@ -71,6 +74,8 @@ pub(super) fn follow(
             output.finish()?;
             return Ok(Exit::Done);
         }
-        std::thread::sleep(LOOK_EVERY.min(span(args.every)));
+        if !is_behind {
+            std::thread::sleep(LOOK_EVERY.min(span(args.every)));
+        }
     }
 }

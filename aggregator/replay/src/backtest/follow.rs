@@ -6,7 +6,7 @@
 //!
 //! A call that comes later than that is played at the latest instant so far, as an in-line limiter would
 //! have ruled it. Has no clock: the caller passes the current time. What stays true: memory grows with
-//! pairs and with two seconds of calls, not with time.
+//! pairs, with two seconds of calls and a batch of each partition, not with time, and not with the log.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,6 +18,7 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::calls::{Calls, calls_of};
 use super::copies::CopiesLeftOut;
+use super::fronts::Fronts;
 use super::log::LogFault;
 use super::pairs::Pairs;
 use super::read::RowReading;
@@ -26,12 +27,15 @@ use super::senders::Senders;
 use super::table::count;
 use super::tape::{Call, CallKind};
 use crate::range::{Range, RangePosition};
-use crate::source::{Cursor, ReadStep, Source};
+use crate::source::Source;
 use crate::tags::{Tags, unchecked_line};
 use tollgate_log::{Delivered, Stream};
 
 /// How long a call is kept back for calls with earlier stamps.
 const KEPT_BACK: Span = Span::from_secs(2);
+
+/// How many batches of records are read at once, so that the caller can report and end in between.
+const READS_AT_ONCE: usize = 64;
 
 /// How many pairs are shown for each limits file.
 const SHOWN_MAX: usize = 5;
@@ -40,7 +44,7 @@ const SHOWN_MAX: usize = 5;
 pub struct Follow<'a> {
     reading: &'a RowReading,
     range: Range,
-    cursors: Vec<(u32, Box<dyn Cursor>)>,
+    fronts: Fronts,
     pairs: Pairs,
     players: Vec<(&'a str, Player<'a>)>,
     /// Ordered by stamp, then by arrival.
@@ -156,7 +160,7 @@ impl<'a> Follow<'a> {
         Ok(Self {
             reading,
             range,
-            cursors: cursors.collect::<Result<_, LogFault>>()?,
+            fronts: Fronts::new(cursors.collect::<Result<_, LogFault>>()?),
             players: limits
                 .map(|(name, limits)| (name, Player::new(&pairs, limits)))
                 .collect(),
@@ -171,34 +175,38 @@ impl<'a> Follow<'a> {
         })
     }
 
-    /// Reads new records, and plays the calls that are old enough at `now`.
+    /// Reads new records, and plays the calls that are old enough at `now`. Of a log with many records it reads some:
+    /// see [`Follow::is_behind`].
     ///
     /// # Errors
     ///
     /// If the log cannot be read any further.
     pub fn go_on(&mut self, now: Timestamp) -> Result<(), LogFault> {
-        let mut cursors = std::mem::take(&mut self.cursors);
-        for (partition, cursor) in &mut cursors {
-            loop {
-                match cursor.read()? {
-                    ReadStep::Records(records) => {
-                        for record in &records {
-                            self.record(*partition, record)?;
-                        }
-                    }
-                    ReadStep::Gone { wanted, next } => {
-                        // Records that were gone when following began were not asked for.
-                        if 0 < self.inputs.batches {
-                            self.inputs.records_gone += next - wanted;
-                        }
-                    }
-                    ReadStep::End => break,
-                }
-            }
+        if !self.fronts.is_behind() {
+            self.fronts.look_again();
         }
-        self.cursors = cursors;
-        self.play_to(now.saturating_sub(KEPT_BACK));
+        for _ in 0..READS_AT_ONCE {
+            let Some((partition, records)) = self.fronts.read(now)? else {
+                break;
+            };
+            for record in &records {
+                self.record(partition, record)?;
+            }
+            self.play_read(now);
+        }
+        self.inputs.records_gone = self.fronts.gone();
+        self.play_read(now);
         Ok(())
+    }
+
+    /// Whether the log may have records that were not read yet, so that it is worth going on at once.
+    pub fn is_behind(&self) -> bool {
+        self.fronts.is_behind()
+    }
+
+    /// Plays the calls before which none can come any more.
+    fn play_read(&mut self, now: Timestamp) {
+        self.play_to(self.fronts.upto().min(now).saturating_sub(KEPT_BACK));
     }
 
     /// Plays all calls that are still kept back.

@@ -18,6 +18,7 @@ mod answer;
 mod calls;
 pub mod copies;
 pub mod follow;
+mod fronts;
 pub mod html;
 pub mod inputs;
 pub mod log;
