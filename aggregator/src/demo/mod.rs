@@ -20,6 +20,7 @@ pub mod figures;
 mod fleet;
 pub mod holder;
 mod inbox;
+mod limited;
 mod log_source;
 mod outage;
 pub mod part;

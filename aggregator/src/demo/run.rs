@@ -130,7 +130,10 @@ impl DemoStage {
         let names: Vec<String> = (1..=AGENTS)
             .map(|n| format!("demo-{}-{n}", std::process::id()))
             .collect();
-        let schedules: Vec<Schedule> = (0..AGENTS).map(|agent| schedule.of_agent(agent)).collect();
+        let by_agent = |schedule: &Schedule| -> Vec<Schedule> {
+            (0..AGENTS).map(|agent| schedule.of_agent(agent)).collect()
+        };
+        let schedules = by_agent(&schedule);
         let mut agents = self.start_agents(&names, &schedules)?;
 
         let start_us = wall_us() + LEAD_US;
@@ -145,7 +148,7 @@ impl DemoStage {
         self.view.say("judging: the model replays the log");
         let mut report = self.check_observations(
             &names,
-            &schedules,
+            &by_agent(&schedule.as_limited(&self.plan.limits)),
             &notice,
             start_us,
             &outage,

@@ -13,6 +13,7 @@ use tollgate_model::{End, InlineLimiter};
 use super::delays::{Delays, DenialPlace, EnteredDenials, MadeCalls, full_at_ns};
 use super::effect::{self, Logged};
 use super::figures::{Overshoot, Windows, overshoot, percentile};
+use super::limited::window_us;
 use super::player::{CallAnswer, PlayerLine};
 use super::schedule::Schedule;
 use tollgate_log::Delivered;
@@ -25,7 +26,7 @@ const SHOWN_MAX: usize = 10;
 pub struct Observations<'a> {
     /// Names of the agents, by index.
     pub names: &'a [String],
-    /// The schedule of each.
+    /// The schedule of each, by the domains as which the limits count its calls.
     pub schedules: &'a [Schedule],
     /// What each saw.
     pub seen: &'a [Vec<PlayerLine>],
@@ -458,21 +459,6 @@ impl Bench<'_> {
 }
 
 const SECOND_US: u64 = 1_000_000;
-
-/// The length of the windows in which a pair is compared: its longest tier window, and at least a second, for its
-/// hard limit.
-fn window_us(limits: &Limits, resource: &str, domain: &str) -> u64 {
-    let Some(rate) = limits.rate(resource) else {
-        return SECOND_US;
-    };
-    let class = limits.class(rate.class_of(domain));
-    let longest = class
-        .tiers()
-        .iter()
-        .map(|tier| tier.window.as_micros())
-        .max();
-    longest.unwrap_or(0).max(SECOND_US)
-}
 
 pub(super) fn names_of(schedule: &Schedule, index: usize) -> (&str, &str) {
     let call = schedule.calls.get(index);
