@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use super::schedule::{Schedule, ScheduledCall};
 use tollgate_replay::backtest::inputs::Inputs;
 use tollgate_replay::backtest::read::{Input, ReadFault, RowReading, read};
-use tollgate_replay::backtest::tape::PlayOrder;
+use tollgate_replay::backtest::tape::{Call, PlayOrder};
 use tollgate_replay::traffic::{FileReading, Wanted};
 
 /// An access log, and how to read it.
@@ -82,8 +82,8 @@ impl Schedule {
             ..Self::default()
         };
         let mut numbers: HashMap<String, u32> = HashMap::new();
-        let mut requests: Vec<(u64, u32)> = Vec::new();
-        let mut each = |call: &tollgate_replay::backtest::tape::Call| {
+        let mut requests: Vec<ReplayedCall> = Vec::new();
+        let mut each = |call: &Call| {
             let (_, domain) = recording.pairs.names(call.pair);
             let number = match numbers.get(domain) {
                 Some(number) => *number,
@@ -94,7 +94,7 @@ impl Schedule {
                     number
                 }
             };
-            requests.push((call.at.as_micros(), number));
+            requests.extend(replayed(call, number));
         };
         recording
             .tape
@@ -105,8 +105,8 @@ impl Schedule {
         }
         let wanted_s = seconds.saturating_mul(speed).max(1);
         let dense = densest(&requests, wanted_s);
-        let from_s = dense[0].0 / 1_000_000;
-        let covered_s = dense[dense.len() - 1].0 / 1_000_000 - from_s + 1;
+        let from_s = dense[0].at_us / 1_000_000;
+        let covered_s = dense[dense.len() - 1].at_us / 1_000_000 - from_s + 1;
         schedule.calls = scheduled(dense, from_s, speed, agents);
         let inputs = Inputs::new(vec![name], &recording, None, PlayOrder::Stamps);
         let stretch = BusyStretch {
@@ -122,9 +122,31 @@ impl Schedule {
     }
 }
 
+/// A call of the log, which asks for copies.
+#[derive(Clone, Copy, Debug)]
+struct ReplayedCall {
+    at_us: u64,
+    domain: u32,
+    copies: u32,
+}
+
+/// The calls of an entry of the recording.
+fn replayed(entry: &Call, domain: u32) -> impl Iterator<Item = ReplayedCall> {
+    let (calls, copies) = match entry.min {
+        0 => (entry.copies, 1),
+        _ => (1, entry.copies),
+    };
+    let call = ReplayedCall {
+        at_us: entry.at.as_micros(),
+        domain,
+        copies,
+    };
+    std::iter::repeat_n(call, calls as usize)
+}
+
 /// The slice of at most `span_s` seconds with the most requests; of several, the first.
-fn densest(requests: &[(u64, u32)], span_s: u64) -> &[(u64, u32)] {
-    let second = |at: usize| requests[at].0 / 1_000_000;
+fn densest(requests: &[ReplayedCall], span_s: u64) -> &[ReplayedCall] {
+    let second = |at: usize| requests[at].at_us / 1_000_000;
     let (mut best, mut from) = (0..0, 0);
     for to in 0..requests.len() {
         while span_s <= second(to) - second(from) {
@@ -137,14 +159,19 @@ fn densest(requests: &[(u64, u32)], span_s: u64) -> &[(u64, u32)] {
     &requests[best]
 }
 
-fn scheduled(requests: &[(u64, u32)], from_s: u64, speed: u64, agents: u32) -> Vec<ScheduledCall> {
-    let call = |(number, (at_us, domain)): (usize, &(u64, u32))| ScheduledCall {
-        at_us: (at_us - from_s * 1_000_000) / speed,
+fn scheduled(
+    requests: &[ReplayedCall],
+    from_s: u64,
+    speed: u64,
+    agents: u32,
+) -> Vec<ScheduledCall> {
+    let call = |(number, call): (usize, &ReplayedCall)| ScheduledCall {
+        at_us: (call.at_us - from_s * 1_000_000) / speed,
         // Round robin, so that the calls of one client reach the limiter through every agent.
         agent: number as u32 % agents,
         resource: 0,
-        domain: *domain,
-        copies: 1,
+        domain: call.domain,
+        copies: call.copies,
     };
     requests.iter().enumerate().map(call).collect()
 }
@@ -220,6 +247,20 @@ mod tests {
                 .contains("no field is known as the client"),
             "{fault}"
         );
+    }
+
+    #[test]
+    fn rows_ask_for_their_copies() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("calls.csv");
+        std::fs::write(
+            &path,
+            "time,domain,copies\n1763632800,a,7\n1763632801,b,1\n",
+        )
+        .expect("written");
+        let (schedule, _) = Schedule::replay(&log(&path, 1), 20, 1).expect("a log");
+        let copies: Vec<u32> = schedule.calls.iter().map(|call| call.copies).collect();
+        assert_eq!(copies, [7, 1]);
     }
 
     #[test]
