@@ -379,7 +379,18 @@ impl EnvoyReading<'_> {
             return Ok(LimitGrant::Rate(rate(short)));
         }
         if many != 1 {
-            let days = days * many;
+            let Some(days) = many.checked_mul(days) else {
+                let fault = format!(
+                    "{place}: rate_limit.unit_multiplier = {many}: expected at most {}",
+                    u64::MAX / days
+                );
+                let multiplier = [
+                    YamlStep::Key("rate_limit"),
+                    YamlStep::Key("unit_multiplier"),
+                ];
+                let path = [&*node.position, &multiplier].concat();
+                return Err(located(self.source, &path, &fault));
+            };
             let text = format!("{many} {unit}s at a time are a sliding window of {days} days here");
             self.draft.differs(place, text);
             return Ok(LimitGrant::Rate(format!("{hits}/{days}d")));

@@ -231,6 +231,28 @@ fn limited_by(
     (!hits.is_empty()).then_some((hits, found.resource, found.domain))
 }
 
+#[test]
+fn a_span_that_is_too_long_is_a_fault_with_its_line() {
+    let limit = "{ unit: year, unit_multiplier: 18446744073709551615, requests_per_unit: 7 }";
+    let text = format!("domain: shop\ndescriptors:\n  - key: user\n    rate_limit: {limit}\n");
+    let dir = directory("");
+    std::fs::write(dir.path().join("theirs.yaml"), text).expect("a file");
+    let args = [
+        "limits",
+        "convert",
+        "--from",
+        "envoy-ratelimit",
+        "theirs.yaml",
+    ];
+    let (code, _, fault) = run(dir.path(), &args);
+    assert_ne!(code, 0, "{fault}");
+    assert!(fault.contains("line 4"), "{fault}");
+    assert!(
+        fault.contains("expected at most 50539024859478223"),
+        "{fault}"
+    );
+}
+
 /// All cases that decide which limit is found: defaults, values, prefixes, exceptions, repeated keys, braces.
 const LOOKED_UP: &str = "
 domain: shop
