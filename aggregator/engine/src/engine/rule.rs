@@ -3,6 +3,7 @@
 //! ```text
 //! api.search in the document          limited; its denials are stated unless it is a shadow
 //! api.other, not in it                refused or free, as its namespace states
+//! sandbox, limited by copies          free: hits are not what limits it
 //! entry of a limited resource         ruled on its pair; afterwards a denial, if the pair is closed
 //! ```
 //!
@@ -17,7 +18,7 @@ use super::amended::PairAmendments;
 use crate::pairs::Stored;
 use crate::rules::refund::Settlement;
 use crate::stream::{Closed, Closure, Entry, PairEvent, Ruled};
-use tollgate_limits::{Limits, Mode, RateClass, RateResource};
+use tollgate_limits::{Limits, Mode, RateClass, RateResource, Resource};
 
 /// How a resource is ruled.
 #[derive(Clone, Copy)]
@@ -34,7 +35,7 @@ pub(super) enum Rule<'l> {
         /// Whether its denials are stated.
         stated: bool,
     },
-    /// It has no limits, and is let through.
+    /// Its hits are let through: it has no limits, or limits on copies alone.
     Free,
 }
 
@@ -43,11 +44,14 @@ impl<'l> Rule<'l> {
     pub fn of(limits: &'l Limits, resource: &str) -> Self {
         let namespace = limits.namespace_of(resource);
         let stated = !namespace.ignore_configured;
-        match limits.rate(resource) {
-            Some(rate) => Self::Limited {
+        match limits.resource(resource) {
+            Some(Resource::Rate(rate)) => Self::Limited {
                 rate,
                 stated: stated && rate.mode() == Mode::Enforced,
             },
+            // Limits name it. A hit comes from an agent that does not know yet that it is limited by copies; a denial
+            // would have no end, and refuse copies to the domain.
+            Some(Resource::Copies(_)) => Self::Free,
             None if namespace.allow_unconfigured => Self::Free,
             None => Self::Refused { stated },
         }

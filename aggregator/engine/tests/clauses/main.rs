@@ -2,6 +2,7 @@
 
 mod amendments;
 mod candidates;
+mod kinds;
 mod ruled;
 mod slices;
 #[path = "../support/mod.rs"]
