@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A domain may be banned and full at once. Full has no end, so its denial is the one that is stated last; when
-//! there is room again, the ban is stated instead of a lift. Knows nothing of why a domain is banned. What
+//! there is room again, or nothing limits the copies any more, the ban is stated instead of a lift. Knows nothing of why a domain is banned. What
 //! stays true: while a domain is banned no statement opens it, and its holds are the same as without the ban.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names::{admit_domain, partition_of_resource};
 use tollgate_shared::wire::holds::{HoldAction, HoldOp};
-use tollgate_shared::wire::statement::{Cause, Scope as Name, StatementKind};
+use tollgate_shared::wire::statement::{Scope as Name, StatementKind};
 use tollgate_shared::wire::verdict::HoldStatus;
 
 use super::Engine;
@@ -112,8 +112,9 @@ impl Engine {
         }
     }
 
-    /// States the ban instead of a lift where copies came back to a banned domain that was full. Checks the
-    /// statements of a record from the `from`th on.
+    /// States the ban instead of a lift where a banned domain is not full any more: copies came back, or copies limit
+    /// its resource no more. The same for any other denial that has followed from the ban. Checks the statements of a
+    /// record from the `from`th on: a denial that a lift ended is not here any more, unless it was stated again behind it.
     pub(super) fn keep_banned(&mut self, from: usize, rulings: &mut Rulings) {
         if self.amended.len() == 0 {
             return;
@@ -123,15 +124,14 @@ impl Engine {
             let Name::Pair(domain) = &stated.statement.scope else {
                 continue;
             };
-            if stated.statement.kind != StatementKind::Lifted
-                || !self.counts_holds_of(&stated.resource)
-            {
+            if stated.statement.kind != StatementKind::Lifted {
                 continue;
             }
             let identity = self.identities.of_resource(&stated.resource).of(domain);
             let live = self.denials.get(identity, now).cloned();
-            if let Some(mut live) = live.filter(|live| live.denial.cause == Cause::Banned) {
-                live.position = stated.statement.position;
+            let position = stated.statement.position;
+            if let Some(mut live) = live.filter(|live| live.position < position) {
+                live.position = position;
                 stated.statement.kind = StatementKind::Denied(live.denial);
                 self.denials.put(identity, live);
             }

@@ -121,6 +121,39 @@ fn under_a_ban_and_full_room_alone_lifts_nothing() {
 }
 
 #[test]
+fn a_banned_and_full_domain_stays_banned_when_its_copies_are_not_limited_any_more() {
+    for later in ["", "[rate.sandbox]\nrate = \"9/s\"\n"] {
+        for restarts in [false, true] {
+            let mut play = Play::of(SANDBOX);
+            play.tick();
+            play.ops(&mut agent("web", 1), &[(1, hold("acme", 3))]);
+            ban(&mut play, Some(RESOURCE), Some(60_000));
+            assert_eq!(play.output(), ["banned acme", "denied acme at 3"]);
+            if restarts {
+                play.restart();
+            }
+            play.version(later);
+            assert_eq!(play.output(), ["banned acme"], "in place of a lift");
+            unban(&mut play, Some(RESOURCE));
+            assert_eq!(play.output(), ["open acme"]);
+        }
+    }
+}
+
+#[test]
+fn a_banned_and_full_domain_stays_denied_when_its_resource_is_refused() {
+    let mut play = Play::of(SANDBOX);
+    play.tick();
+    play.ops(&mut agent("web", 1), &[(1, hold("acme", 3))]);
+    ban(&mut play, Some(RESOURCE), Some(60_000));
+    let refused = "[namespace.\"*\"]\nallow_unconfigured = false\n";
+    play.version(refused);
+    assert_eq!(play.output(), ["denied acme at 0"; 2], "in place of a lift");
+    play.version(SANDBOX);
+    assert_eq!(play.output(), ["banned acme"]);
+}
+
+#[test]
 fn a_ban_everywhere_denies_copies_of_later_resources_too() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);

@@ -19,7 +19,7 @@ use tollgate_shared::wire::heartbeat::{HeartbeatHead, Holds, Listed, Part, write
 use tollgate_shared::wire::hits::Sender;
 use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
-use tollgate_shared::wire::statement::{Cause, Scope, StatementKind};
+use tollgate_shared::wire::statement::{Cause, Scope, Statement, StatementKind};
 
 pub const RESOURCE: &str = "sandbox";
 
@@ -37,6 +37,8 @@ pub struct Play {
     pub now_ms: u64,
     offset: u64,
     ticks: u64,
+    /// By resource and scope, the statements of denials that were not lifted.
+    stated: BTreeMap<(Arc<str>, String), Statement>,
 }
 
 /// An agent's epoch, with the last sequence that it used.
@@ -90,6 +92,7 @@ impl Play {
             now_ms: 1_800_000_000_000,
             offset: 0,
             ticks: 0,
+            stated: BTreeMap::new(),
         };
         play.apply(&pen().genesis(LOG));
         play.version(document);
@@ -105,6 +108,13 @@ impl Play {
         engine.apply(self.offset, appended, &record, &known, rulings);
         self.offset += 1;
         self.engine.audit_copies().expect("counts are right");
+        for stated in &self.rulings.statements {
+            let of = (stated.resource.clone(), scope(&stated.statement.scope));
+            match stated.statement.kind {
+                StatementKind::Denied(_) => self.stated.insert(of, stated.statement.clone()),
+                StatementKind::Lifted => self.stated.remove(&of),
+            };
+        }
         self.rulings.fates[0]
     }
 
@@ -244,6 +254,35 @@ impl Play {
             .copies()
             .map(|(_, copies)| copies.total().copies)
             .sum()
+    }
+
+    /// Whoever received every statement knows the denials in force; of two of one scope, the one stated last.
+    pub fn check_statements(&self) {
+        let now = self.engine.now();
+        let live = self.engine.live_denials().map(|live| {
+            let kind = StatementKind::Denied(live.denial);
+            let (scope, position) = (live.scope(), live.position);
+            let statement = Statement {
+                scope,
+                position,
+                kind,
+            };
+            (&live.resource, statement)
+        });
+        let mut in_force: BTreeMap<(Arc<str>, String), Statement> = BTreeMap::new();
+        for (resource, statement) in live.chain(self.engine.denied_scopes()) {
+            let of = (resource.clone(), scope(&statement.scope));
+            let before = in_force.get(&of).map(|before| before.position);
+            if before.is_none_or(|before| before < statement.position) {
+                in_force.insert(of, statement);
+            }
+        }
+        let mut stated = self.stated.clone();
+        stated.retain(|_, statement| match statement.kind {
+            StatementKind::Denied(denial) => now < denial.end,
+            StatementKind::Lifted => false,
+        });
+        assert_eq!(stated, in_force);
     }
 
     /// Restores the engine from its snapshot.

@@ -1,25 +1,29 @@
 //! Random fleets over a bad network: records are lost, duplicated and reordered, agents are killed,
-//! cut off and restarted, the engine is restored; in the end no copies have leaked.
+//! cut off and restarted, the engine is restored, domains are banned; in the end no copies have leaked, and at any time
+//! the statements show the denials in force.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use tollgate_shared::holdings::{Holdings, TransferId};
-use tollgate_shared::time::Span;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::heartbeat::{HeartbeatHead, Holds, Listed};
 use tollgate_shared::wire::holds::HoldAction;
 
-use crate::play::{Play, Sending, agent, listed, whole};
+use crate::play::{Play, RESOURCE, Sending, agent, listed, whole};
 
 const NAMES: [&str; 3] = ["web", "job", "cron"];
 const DOMAINS: [&str; 4] = ["acme", "globex", "new", "newer"];
 
-const LIMITS: [&str; 4] = [
+const LIMITS: [&str; 6] = [
     "[copies.sandbox]\nlimit = 3\nglobal = 6\ngroups.young = { limit = 2, members = [\"new\", \"newer\"] }\n",
     "[copies.sandbox]\nlimit = 1\n",
     "[copies.sandbox]\nlimit = 8\nglobal = 4\ngroups.young = { limit = 0, members = [\"new\"] }\n",
     // They no longer name it, and what it takes is refused.
     "[namespace.\"*\"]\nallow_unconfigured = false\n",
+    "[rate.sandbox]\nrate = \"9/s\"\n",
+    "[namespace.sandbox]\nignore_configured = true\n[copies.sandbox]\nlimit = 2\n",
 ];
 
 #[derive(Clone, Debug)]
@@ -49,6 +53,12 @@ enum Step {
     },
     Tick,
     Limits(usize),
+    /// On the resource or everywhere; for as many milliseconds, or lifted.
+    Ban {
+        domain: usize,
+        everywhere: bool,
+        lasts: Option<u64>,
+    },
     Restore,
 }
 
@@ -168,8 +178,27 @@ impl Fleet {
                 self.take_verdicts();
             }
             Step::Limits(which) => drop(self.play.version(LIMITS[which])),
+            Step::Ban {
+                domain,
+                everywhere,
+                lasts,
+            } => self.ban(domain, everywhere, lasts),
             Step::Restore => self.play.restart(),
         }
+        self.play.check_statements();
+    }
+
+    fn ban(&mut self, domain: usize, everywhere: bool, lasts: Option<u64>) {
+        let resource = (!everywhere).then(|| RESOURCE.into());
+        let domain = DOMAINS[domain].into();
+        self.play.amend(match lasts {
+            Some(lasts) => Act::Ban {
+                resource,
+                domain,
+                until: Timestamp::from_millis(self.play.now_ms + lasts),
+            },
+            None => Act::Unban { resource, domain },
+        });
     }
 
     fn pass(&mut self, from: usize, which: usize, to: usize, way: Way) {
@@ -325,6 +354,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (agent, any::<bool>()).prop_map(|(agent, successor)| Step::Kill { agent, successor }),
         5 => Just(Step::Tick),
         1 => (0..LIMITS.len()).prop_map(Step::Limits),
+        2 => (0..DOMAINS.len(), any::<bool>(), prop::option::weighted(0.7, 0u64..6_000))
+            .prop_map(|(domain, everywhere, lasts)| Step::Ban { domain, everywhere, lasts }),
         1 => Just(Step::Restore),
     ]
 }
