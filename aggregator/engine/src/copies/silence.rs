@@ -8,7 +8,7 @@
 //!
 //! Silence is counted in ticks that are in the log. So while the log stalls no agent counts as
 //! gone, and two aggregators come to the same result. After a stall agents need time to come back: see
-//! [`grace_after`]. There is one [`Silence`] for each partition, over all its resources. Knows nothing of
+//! [`grace_after`]. A new timeout counts from the next heartbeat. There is one [`Silence`] for each partition, over all its resources. Knows nothing of
 //! holds. What stays true: an agent is gone exactly when the ticks of the timeout and of its grace have
 //! been counted since its last heartbeat.
 
@@ -56,7 +56,7 @@ pub fn grace_after(before: Timestamp, now: Timestamp) -> u64 {
 pub struct LastHeartbeat {
     /// How many ticks had been counted.
     pub at: u64,
-    /// By how many ticks more the agent may be silent, because ticks paused since.
+    /// By how many ticks more the agent may be silent, because ticks paused since, or the timeout was longer then.
     pub grace: u64,
 }
 
@@ -126,6 +126,19 @@ impl<A: Ord + Clone> Silence<A> {
         }
         for heard in self.last_heartbeat.values_mut() {
             heard.grace = heard.grace.max(grace_ticks);
+        }
+        self.by_heartbeat = by_silence(&self.last_heartbeat);
+    }
+
+    /// The timeout changes. Until an agent sends its next heartbeat, it is not gone before the timeout under which it
+    /// sent its last one has passed: the pauses between its heartbeats may be longer than the new timeout.
+    pub fn new_timeout(&mut self, before_ticks: u64, ticks: u64) {
+        if before_ticks == ticks {
+            return;
+        }
+        for heard in self.last_heartbeat.values_mut() {
+            let left = heard.grace.saturating_add(before_ticks);
+            heard.grace = left.saturating_sub(ticks);
         }
         self.by_heartbeat = by_silence(&self.last_heartbeat);
     }

@@ -320,6 +320,8 @@ impl Holders {
 
     /// Brings a version into force: resources that it limits go on under it, others are kept while copies of them are.
     pub fn new_limits(&mut self, before: &Limits, limits: &Limits, sink: &mut StatementSink<'_>) {
+        let timeout = |limits: &Limits| ticks_of(limits.engine().agent_timeout);
+        self.silence.new_timeout(timeout(before), timeout(limits));
         for held in &mut self.held {
             if before.copies(&held.name) != limits.copies(&held.name) {
                 held.copies.new_limits(copy_limits(&held.name, limits));

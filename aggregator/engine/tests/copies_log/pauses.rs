@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use tollgate_engine::engine::AgentChange;
-use tollgate_model::copies::{AgentFate, CopiesModel, HeartbeatRecord, Process, SentBy};
+use tollgate_model::copies::{
+    AgentFate, CopiesModel, CopiesOutcome, CopiesVersion, HeartbeatRecord, Process, SentBy,
+};
 use tollgate_shared::holdings::Holdings;
 
 use crate::play::{Play, agent};
@@ -101,11 +103,52 @@ fn ticks_of_a_quiet_partition_are_no_pause() {
     assert_eq!(ticks, Some(5), "1.6 to 2 s after the last record");
 }
 
-/// One agent of two sends a heartbeat, or a tick comes after some milliseconds.
+/// The document with a timeout of so many seconds.
+fn with_timeout(secs: u64) -> String {
+    format!("[engine]\nagent_timeout = \"{secs}s\"\n{SANDBOX}")
+}
+
+#[test]
+fn a_shorter_timeout_counts_from_the_next_heartbeat() {
+    for later in [&[2][..], &[39, 20, 2], &[2, 40, 2]] {
+        let mut play = Play::of(&with_timeout(40));
+        let mut lives = agent("lives", 1);
+        play.ops(&mut agent("dead", 1), &[(1, hold("acme", 1))]);
+        play.ops(&mut lives, &[(1, hold("acme", 2))]);
+        // Its next heartbeat is due ten seconds after this one: it does not know the version yet.
+        for tick in 1..=19 {
+            play.tick();
+            if tick == 12 {
+                for secs in later {
+                    play.version(&with_timeout(*secs));
+                }
+                play.restart();
+            }
+            assert_eq!((play.total(), play.rulings.agents.len()), (3, 0), "{tick}");
+        }
+        play.heartbeat(&mut lives, digest(Holdings::default().with(1, 2)));
+        assert_eq!(ticks_until_gone(&mut play), 4, "of the new timeout");
+        assert_eq!(play.total(), 1);
+        assert_eq!(ticks_until_gone(&mut play), 80 - 19 - 4, "of the old one");
+        assert_eq!(play.total(), 0);
+    }
+}
+
+#[test]
+fn a_longer_timeout_holds_at_once() {
+    let mut play = Play::of(&with_timeout(2));
+    play.ops(&mut agent("web", 1), &[(1, hold("acme", 1))]);
+    play.tick();
+    play.version(&with_timeout(10));
+    assert_eq!(ticks_until_gone(&mut play), 20 - 1);
+}
+
+/// One agent of two sends a heartbeat, or a tick comes after some milliseconds, or a version with another timeout.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Heartbeat(usize),
     Tick(u64),
+    Timeout(u64),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -113,6 +156,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0..2_usize).prop_map(Event::Heartbeat),
         8 => (500..1_100_u64).prop_map(Event::Tick),
         1 => (1_000..30_000_u64).prop_map(Event::Tick),
+        1 => (1..20_u64).prop_map(Event::Timeout),
     ]
 }
 
@@ -139,6 +183,15 @@ proptest! {
                     play.now_ms += after_ms - 500;
                     play.tick();
                     model.tick(play.now_ms * 1_000, |_, _| true)
+                }
+                Event::Timeout(secs) => {
+                    play.version(&with_timeout(secs));
+                    let limits = CopiesVersion {
+                        timeout_ticks: 2 * secs,
+                        ..CopiesVersion::default()
+                    };
+                    model.new_limits(1, limits, play.now_ms * 1_000);
+                    CopiesOutcome::default()
                 }
                 Event::Heartbeat(index) => {
                     let from = &mut agents[index];

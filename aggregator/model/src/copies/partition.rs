@@ -48,8 +48,8 @@ pub struct CopiesModel {
     ticks: u64,
     /// Living processes, each with the tick count at its last record.
     met: BTreeMap<Process, u64>,
-    /// Living processes that sent nothing since ticks paused, each with the ticks that it may be silent beyond the
-    /// timeout.
+    /// Living processes that sent nothing since ticks paused or the timeout changed, each with the ticks that it may be
+    /// silent beyond the timeout.
     excused: BTreeMap<Process, u64>,
     /// Processes that are gone, each with the tick at which it was gone.
     gone: BTreeMap<Process, u64>,
@@ -169,6 +169,7 @@ impl CopiesModel {
 
     /// Brings a limits version into force at an instant.
     pub fn new_limits(&mut self, version: u64, limits: CopiesVersion, at_us: u64) {
+        self.excuse_under(limits.timeout_ticks);
         (self.version, self.limits, self.limits_us) = (version, limits, at_us);
         self.bans.state_all_again(&self.limits, at_us);
         for (name, held) in &mut self.resources {
@@ -327,6 +328,17 @@ impl CopiesModel {
         for process in self.met.keys() {
             let before = self.excused.entry(process.clone()).or_default();
             *before = more.max(*before);
+        }
+    }
+
+    /// Lets living processes be silent until the timeout that they knew, if the new one would end sooner: they learn it
+    /// later.
+    fn excuse_under(&mut self, timeout: u64) {
+        for process in self.met.keys() {
+            let before = self.excused.get(process).copied().unwrap_or(0);
+            let may_be_silent = self.limits.timeout_ticks + before;
+            let more = may_be_silent.saturating_sub(timeout);
+            self.excused.insert(process.clone(), more);
         }
     }
 
