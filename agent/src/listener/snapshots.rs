@@ -215,6 +215,7 @@ impl Listener {
         self.learned.insert(resource.id, bytes);
         self.learned_bytes = all;
         if resource.learn(public) {
+            self.around.resources.limits_changed();
             self.near.void_resource(resource.id);
             self.deny.note_closed(resource, &public.closed);
         }

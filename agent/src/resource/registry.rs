@@ -4,7 +4,7 @@
 //! more resources than the bound.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::doubts::Doubts;
@@ -18,6 +18,8 @@ pub(crate) struct Resources {
     doubts: Doubts,
     /// The flags of a new resource.
     of_new: AtomicU32,
+    /// How often limits of a resource have changed.
+    changes: AtomicU64,
     all: RwLock<RegistryTable>,
 }
 
@@ -34,6 +36,7 @@ impl Resources {
             max,
             doubts: Doubts::default(),
             of_new: AtomicU32::new(LIMITS_UNKNOWN),
+            changes: AtomicU64::new(0),
             all: RwLock::default(),
         }
     }
@@ -108,6 +111,16 @@ impl Resources {
     /// A resource's limits refused a call: they may have changed.
     pub(crate) fn doubt_limits(&self, resource: &Resource) {
         self.doubts.mark(&resource.limits_doubted);
+    }
+
+    /// The limits of a resource have changed.
+    pub(crate) fn limits_changed(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often limits of a resource have changed.
+    pub(crate) fn limits_changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
     }
 
     /// The resources whose limits are doubted and for which `is_due` is true; the others stay doubted.

@@ -78,6 +78,20 @@ impl SessionBench {
         });
     }
 
+    /// The agent learns a version with another timeout.
+    pub(super) fn learn_timeout(&self, version: u64, secs: u64) {
+        self.resource.learn(&Public {
+            version,
+            kind: Kind::Copies,
+            copies: Some(PublicCopies {
+                agent_timeout: Span::from_secs(secs),
+                ..PublicCopies::default()
+            }),
+            ..Public::default()
+        });
+        self.session.resources.limits_changed();
+    }
+
     pub(super) fn give(&mut self, number: Option<u64>, what: NoticeKind) -> u64 {
         self.order += 1;
         let number = number.unwrap_or(self.order);

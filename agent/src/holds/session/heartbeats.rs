@@ -45,6 +45,22 @@ impl HoldSession {
             .unwrap_or(Span::from_millis(500))
     }
 
+    /// After limits have changed, no heartbeat is due later than by the interval of the new ones: the agent may have to be
+    /// heard more often.
+    pub(super) fn heartbeats_in_time(&mut self, now: Mono) {
+        let changes = self.resources.limits_changes();
+        if std::mem::replace(&mut self.limits_changes, changes) == changes {
+            return;
+        }
+        let partitions: Vec<u32> = self.queues.keys().copied().collect();
+        for partition in partitions {
+            let latest = now.plus(self.heartbeat_every(partition));
+            if let Some(queue) = self.queues.get_mut(&partition) {
+                queue.heartbeat_at = queue.heartbeat_at.map(|at| at.min(latest));
+            }
+        }
+    }
+
     /// Sends a heartbeat, if one is due and no operation waits before it.
     pub(super) fn heartbeat_if_due(&mut self, partition: u32, now: Mono, out: &mut Vec<Payload>) {
         let due = self.queues.get(&partition).is_some_and(|queue| {
@@ -203,5 +219,30 @@ impl KeptHold {
             strict: self.strict,
             seized: self.seized,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bench::{SessionBench, counted, digest};
+    use super::*;
+
+    #[test]
+    fn after_a_shorter_timeout_the_next_heartbeat_is_due_sooner() {
+        let mut bench = SessionBench::new();
+        bench.learn_timeout(2, 40);
+        let one = bench.hold("acme", 1);
+        bench.sent();
+        bench.say(counted(one, 1));
+        let ten = Span::from_secs(10);
+        assert_eq!(bench.sent_after(ten), ["heartbeat list [1x1]"]);
+        bench.learn_timeout(3, 2);
+        assert_eq!(bench.sent(), [""; 0]);
+        assert_eq!(bench.half_second(), [digest(&[(1, 1)])]);
+        assert_eq!(bench.half_second(), [digest(&[(1, 1)])]);
+        // A longer one makes none later that is due.
+        bench.learn_timeout(4, 40);
+        assert_eq!(bench.half_second(), [digest(&[(1, 1)])]);
+        assert_eq!(bench.sent_after(Span::from_secs(9)), [""; 0]);
     }
 }

@@ -67,6 +67,8 @@ pub(crate) struct HoldSession {
     partitions: u32,
     held: BTreeMap<ResourceId, HeldResource>,
     queues: BTreeMap<u32, SessionQueue>,
+    /// How often limits had changed at the last look.
+    limits_changes: u64,
     /// The epoch is over: nothing more is sent.
     ended: bool,
 }
@@ -106,6 +108,7 @@ impl HoldSession {
             partitions: 0,
             held: BTreeMap::new(),
             queues: BTreeMap::new(),
+            limits_changes: 0,
             ended: false,
         }
     }
@@ -355,6 +358,7 @@ impl HoldSession {
         if self.partitions == 0 || self.ended {
             return Vec::new();
         }
+        self.heartbeats_in_time(now);
         let mut payloads = Vec::new();
         let partitions: Vec<u32> = self.queues.keys().copied().collect();
         for partition in partitions {
