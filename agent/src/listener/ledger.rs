@@ -132,6 +132,16 @@ impl Ledger {
         true
     }
 
+    /// A topic's denials hold no longer than this without a newer watermark: its resource is limited by copies now, and
+    /// its leases were renewed for as long as those of a rate.
+    pub(crate) fn shorten(&self, topic: TopicKey, now: Mono) {
+        let of_it = self.known.iter().filter(|((of, _), _)| *of == topic);
+        for (_, known) in of_it {
+            let until = now.plus(LEASE_OF_COPIES).min(known.lease.until());
+            known.lease.renew(until);
+        }
+    }
+
     /// Up to which log position a topic's statements about a partition have been received.
     pub(crate) fn ruled(&self, topic: TopicKey, partition: u32) -> Option<LogPosition> {
         self.known

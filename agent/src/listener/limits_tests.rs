@@ -6,7 +6,7 @@ use tollgate_shared::wire::link::FromAggregator;
 use tollgate_shared::wire::public::{Kind, Public};
 use tollgate_shared::wire::statement::{Cause, StatementKind};
 
-use super::bench::{LOG, ListenerBench, PARTITIONS, denied, second};
+use super::bench::{LOG, ListenerBench, PARTITIONS, denied, second, watermarks};
 use crate::resource::REFUSED;
 
 #[test]
@@ -40,6 +40,24 @@ fn a_ban_where_denials_are_ignored_asks_for_the_limits() {
     }
     bench.frame(0, 14, &[ban]);
     assert!(bench.open_ask(0).is_some());
+}
+
+#[test]
+fn denials_of_a_rate_hold_no_longer_than_those_of_copies_once_these_are_limited() {
+    let mut bench = ListenerBench::joined(1);
+    bench.frame(0, 12, &[denied("acme", 11)]);
+    let _lost = bench.next_frame(0, "r", watermarks(LOG, 12), &[]);
+    bench.frame(0, 12, &[]);
+    bench.public = Public {
+        version: 9,
+        kind: Kind::Copies,
+        ..Public::default()
+    };
+    bench.snapshot(0, 12, &[denied("acme", 11)]);
+    assert_eq!(bench.refused("acme"), Some(second(30)));
+    // No aggregator is heard any more.
+    bench.advance(second(2));
+    assert_eq!(bench.refused("acme"), None);
 }
 
 #[test]

@@ -150,7 +150,7 @@ impl Listener {
                 continue;
             };
             if teaches {
-                self.learn(&resource, &topic.public);
+                self.learn(&resource, &topic.public, now);
             }
             ask.sequences.insert(resource.id, topic.sequence);
             for notice in topic
@@ -205,7 +205,7 @@ impl Listener {
     }
 
     /// Applies a resource's public limits, unless those of all resources together would take too much memory.
-    fn learn(&mut self, resource: &Resource, public: &Public) {
+    fn learn(&mut self, resource: &Resource, public: &Public, now: Mono) {
         let bytes = public_bytes(public);
         let before = self.learned.get(&resource.id).copied().unwrap_or(0);
         let all = self.learned_bytes - before + bytes;
@@ -214,8 +214,12 @@ impl Listener {
         }
         self.learned.insert(resource.id, bytes);
         self.learned_bytes = all;
+        let was_of_copies = resource.is_of_copies();
         if resource.learn(public) {
             self.around.resources.limits_changed();
+            if resource.is_of_copies() && !was_of_copies {
+                self.ledger.shorten(TopicKey::Of(resource.id), now);
+            }
             self.near.void_resource(resource.id);
             self.deny.note_closed(resource, &public.closed);
         }
