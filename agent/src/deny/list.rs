@@ -8,7 +8,7 @@
 //!
 //! When a scope opens, or its denial ends, a note keeps that statement's log position until a watermark shows that
 //! everything up to there has been received. Without the note, an older denial that arrives late would close the
-//! scope again. Knows nothing of sockets. What stays true: every entry has its counters in the filter; entries, notes
+//! scope again. Statements of another partition about the same scope: see [`super::beside`]. Knows nothing of sockets. What stays true: every entry has its counters in the filter; entries, notes
 //! and the index of ends are bounded, and at a bound the scope stays open.
 
 use std::cmp::Reverse;
@@ -71,6 +71,8 @@ pub(crate) enum StatementOutcome {
     Lifted,
     /// Nothing changed: the statement is older, a repetition, or already over.
     Known,
+    /// Another partition denies the scope, for at least as long: its denial stays.
+    Outlasted,
     /// There is no room: the scope stays open.
     NoRoom,
 }
@@ -105,7 +107,7 @@ pub(crate) struct DenyList {
     len: usize,
     /// How many denials there are, by resource and partition; no zeros.
     counts: BTreeMap<(ResourceId, u32), usize>,
-    opened: OpenedScopes,
+    pub(super) opened: OpenedScopes,
     /// The ends of denials, the first one on top. Entries may be stale.
     ends: BinaryHeap<Reverse<(Mono, u64)>>,
     /// Resources that are denied as a whole.
@@ -115,7 +117,7 @@ pub(crate) struct DenyList {
 }
 
 /// A statement's scope and place.
-fn note_of(notice: &ScopeNotice<'_>) -> OpenedScope {
+pub(super) fn note_of(notice: &ScopeNotice<'_>) -> OpenedScope {
     OpenedScope {
         resource: notice.resource.id,
         partition: notice.partition,
@@ -156,22 +158,20 @@ impl DenyList {
     pub(crate) fn take(&mut self, notice: &ScopeNotice<'_>, now: Mono) -> StatementOutcome {
         let fingerprint = notice.fingerprint();
         self.remember(notice, fingerprint);
-        let before = self.view.exact.get(&fingerprint).map(|entry| {
-            let same_scope = entry.resource == notice.resource.id
-                && entry.domain.is(notice.domain)
-                && entry.is_group == notice.is_group;
-            (same_scope, entry.position, entry.until)
-        });
+        let before = self.denied_before(notice, fingerprint);
         match before {
             // Two pairs with one fingerprint: the second stays open.
-            Some((false, ..)) => return StatementOutcome::NoRoom,
-            Some((true, position, _)) if notice.position < position => {
+            Some(before) if !before.same_scope => return StatementOutcome::NoRoom,
+            Some(before) if before.partition != notice.partition => {
+                return self.take_beside(notice, fingerprint, before, now);
+            }
+            Some(before) if notice.position < before.position => {
                 return StatementOutcome::Known;
             }
-            Some((true, position, until)) if notice.position == position => {
-                return self.said_again(notice, fingerprint, until, now);
+            Some(before) if notice.position == before.position => {
+                return self.said_again(notice, fingerprint, before.until, now);
             }
-            Some((true, ..)) => {}
+            Some(_) => {}
             None => {
                 if self.is_older(notice, fingerprint) {
                     return StatementOutcome::Known;
@@ -200,7 +200,7 @@ impl DenyList {
         }
     }
 
-    fn is_older(&self, notice: &ScopeNotice<'_>, fingerprint: u64) -> bool {
+    pub(super) fn is_older(&self, notice: &ScopeNotice<'_>, fingerprint: u64) -> bool {
         self.opened.is_older(note_of(notice), fingerprint)
             || notice.settled.is_some_and(|below| notice.position < below)
     }
@@ -230,7 +230,7 @@ impl DenyList {
         StatementOutcome::Known
     }
 
-    fn deny(
+    pub(super) fn deny(
         &mut self,
         notice: &ScopeNotice<'_>,
         fingerprint: u64,
@@ -253,7 +253,7 @@ impl DenyList {
             closed: Closed::from(&denial),
             lease: notice.lease.clone(),
         };
-        self.opened.take_out(notice.resource.id, fingerprint);
+        self.opened.take_out(note_of(notice), fingerprint);
         *self
             .counts
             .entry((entry.resource, entry.partition))
@@ -295,13 +295,18 @@ impl DenyList {
         if is_there {
             self.remove(fingerprint);
         }
-        if notice.settled.is_none_or(|below| below <= notice.position) {
-            self.opened.note(note_of(notice), fingerprint);
-        }
+        self.note_unless_settled(notice, fingerprint);
         if is_there {
             StatementOutcome::Lifted
         } else {
             StatementOutcome::Known
+        }
+    }
+
+    /// Notes a statement that leaves no denial in the list.
+    pub(super) fn note_unless_settled(&mut self, notice: &ScopeNotice<'_>, fingerprint: u64) {
+        if notice.settled.is_none_or(|below| below <= notice.position) {
+            self.opened.note(note_of(notice), fingerprint);
         }
     }
 

@@ -11,6 +11,7 @@
 //! One writer, the listener, orders statements by their log position; any number of callers read. Knows nothing of
 //! sockets and of how statements travel.
 
+mod beside;
 mod closed;
 mod filter;
 mod list;

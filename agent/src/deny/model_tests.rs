@@ -69,11 +69,20 @@ impl Bench {
     }
 
     fn take_settled(&mut self, stated: Stated, settled: Option<LogPosition>) -> StatementOutcome {
+        self.take_from(0, stated, settled)
+    }
+
+    fn take_from(
+        &mut self,
+        partition: u32,
+        stated: Stated,
+        settled: Option<LogPosition>,
+    ) -> StatementOutcome {
         let notice = ScopeNotice {
             is_group: false,
             resource: &self.resource,
             domain: DOMAINS[stated.domain],
-            partition: 0,
+            partition,
             position: stated.position,
             change: stated.until.map_or(ScopeChange::Lifted, |until| {
                 ScopeChange::Denied(Mono(until), denial())
@@ -272,6 +281,51 @@ fn a_new_generation_voids_statements_of_older_ones() {
     assert_eq!(bench.denied().len(), 1);
     bench.list.void(0, 2);
     assert!(bench.denied().is_empty());
+}
+
+#[test]
+fn of_two_partitions_denials_the_longer_one_stays_until_its_own_lift() {
+    let (rate, full) = (denied(0, 5_000_000, 9_000_000), denied(0, 1_050, u64::MAX));
+    let lift = |offset| Stated {
+        domain: 0,
+        position: position(offset),
+        until: None,
+    };
+    let mut bench = Bench::new(10);
+    assert_eq!(bench.take_from(7, rate, None), StatementOutcome::Denied);
+    assert_eq!(bench.take(full), StatementOutcome::Denied);
+    for other in [lift(5_000_001), rate, denied(0, 5_000_002, 8_000_000)] {
+        let taken = bench.take_from(7, other, None);
+        assert_eq!(taken, StatementOutcome::Outlasted);
+        assert_eq!(bench.denied()[&0].0, full.position);
+    }
+    assert_eq!(bench.take(lift(1_060)), StatementOutcome::Lifted);
+    assert!(bench.denied().is_empty());
+    // In the other order.
+    assert_eq!(
+        bench.take(denied(0, 1_070, u64::MAX)),
+        StatementOutcome::Denied
+    );
+    let later = denied(0, 5_000_003, 9_000_000);
+    assert_eq!(bench.take_from(7, later, None), StatementOutcome::Outlasted);
+    assert_eq!(bench.take(lift(1_080)), StatementOutcome::Lifted);
+    assert!(bench.denied().is_empty());
+    assert_eq!(bench.list.len(), 0);
+}
+
+#[test]
+fn another_partitions_lift_makes_no_denial_older() {
+    let mut bench = Bench::new(10);
+    bench.take_from(7, denied(0, 5_000_000, 9_000_000), None);
+    let lift = Stated {
+        domain: 0,
+        position: position(5_000_001),
+        until: None,
+    };
+    assert_eq!(bench.take_from(7, lift, None), StatementOutcome::Lifted);
+    let full = denied(0, 1_050, u64::MAX);
+    assert_eq!(bench.take(full), StatementOutcome::Denied);
+    assert_eq!(bench.denied()[&0].0, full.position);
 }
 
 #[test]

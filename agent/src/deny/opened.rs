@@ -19,12 +19,12 @@ pub(super) struct OpenedScope {
     pub(super) position: LogPosition,
 }
 
-/// All notes, by resource and fingerprint.
+/// All notes, by resource, fingerprint and partition.
 #[derive(Debug)]
 pub(super) struct OpenedScopes {
     max: usize,
     len: usize,
-    notes: HashMap<ResourceId, HashMap<u64, OpenedScope>>,
+    notes: HashMap<ResourceId, HashMap<(u64, u32), OpenedScope>>,
     /// Once notes were dropped at the bound: by resource and partition, the greatest log position of a dropped note.
     /// Statements at or below it about scopes without an entry are ignored.
     forgotten: HashMap<ResourceId, HashMap<u32, LogPosition>>,
@@ -41,7 +41,8 @@ impl OpenedScopes {
     }
 
     pub(super) fn note(&mut self, note: OpenedScope, fingerprint: u64) {
-        let is_known = |notes: &HashMap<u64, _>| notes.contains_key(&fingerprint);
+        let key = (fingerprint, note.partition);
+        let is_known = |notes: &HashMap<(u64, u32), _>| notes.contains_key(&key);
         let is_known = self.notes.get(&note.resource).is_some_and(is_known);
         if self.max <= self.len && !is_known {
             let forgotten = self.forgotten.entry(note.resource).or_default();
@@ -50,17 +51,17 @@ impl OpenedScopes {
             return;
         }
         let of_resource = self.notes.entry(note.resource).or_default();
-        self.len += usize::from(of_resource.insert(fingerprint, note).is_none());
+        self.len += usize::from(of_resource.insert(key, note).is_none());
     }
 
-    /// The scope is closed: its denial has a log position of its own.
-    pub(super) fn take_out(&mut self, resource: ResourceId, fingerprint: u64) {
-        let Some(notes) = self.notes.get_mut(&resource) else {
+    /// The scope is closed by a statement of this partition: its denial has a log position of its own.
+    pub(super) fn take_out(&mut self, closed: OpenedScope, fingerprint: u64) {
+        let Some(notes) = self.notes.get_mut(&closed.resource) else {
             return;
         };
-        self.len -= usize::from(notes.remove(&fingerprint).is_some());
+        self.len -= usize::from(notes.remove(&(fingerprint, closed.partition)).is_some());
         if notes.is_empty() {
-            self.notes.remove(&resource);
+            self.notes.remove(&closed.resource);
         }
     }
 
@@ -72,7 +73,7 @@ impl OpenedScopes {
             position,
         } = stated;
         let notes = self.notes.get(&resource);
-        let note = notes.and_then(|notes| notes.get(&fingerprint));
+        let note = notes.and_then(|notes| notes.get(&(fingerprint, partition)));
         let forgotten = self.forgotten.get(&resource);
         let forgotten = forgotten.and_then(|forgotten| forgotten.get(&partition));
         let known = note.map(|note| &note.position).into_iter();

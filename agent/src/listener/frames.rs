@@ -245,7 +245,8 @@ impl Listener {
         Counters::add(&self.around.counters.statements_ignored, dropped);
     }
 
-    /// Applies a statement. Returns the fingerprint of its scope, unless there was no room for it.
+    /// Applies a statement. Returns the fingerprint of its scope, unless there was no room for it, or another
+    /// partition's denial of the scope stays.
     pub(super) fn take_statement(
         &mut self,
         index: usize,
@@ -312,7 +313,11 @@ impl Listener {
             position: statement.position,
         };
         self.note_outcome(taken, resource, (domain, is_group), code, now);
-        (taken != StatementOutcome::NoRoom).then_some(fingerprint)
+        let is_beside = matches!(
+            taken,
+            StatementOutcome::NoRoom | StatementOutcome::Outlasted
+        );
+        (!is_beside).then_some(fingerprint)
     }
 
     /// Counts the result of a statement, and calls back about changes.
@@ -334,7 +339,9 @@ impl Listener {
                 Counters::add(&counters.lifts_taken, 1);
                 self.call_back(resource, scope, code, Change::Opened, now);
             }
-            StatementOutcome::Known => Counters::add(&counters.statements_known, 1),
+            StatementOutcome::Known | StatementOutcome::Outlasted => {
+                Counters::add(&counters.statements_known, 1);
+            }
             StatementOutcome::NoRoom => Counters::add(&counters.denials_without_room, 1),
         }
     }
