@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tollgate_shared::log_position::LogPosition;
-use tollgate_shared::names;
+use tollgate_shared::names::{self, partition_of_resource};
 use tollgate_shared::networks::{NetworkText, network_of_domain};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
@@ -155,9 +155,9 @@ impl Engine {
                 let is_denied = self.denials.get(identity, when.at).is_some();
                 let rules_pair = self.rules_pair(resource, domain);
                 let of_copies = self.counts_holds_of(resource);
-                // Limits on its copies may have ended since it was banned.
-                let is_banned = is_denied || of_pair.ban.is_some();
-                if !rules_pair && !of_copies && !is_banned {
+                // Whether limits on its rate or on its copies follow, the partition that rules them knows the ban.
+                let is_home = partition_of_resource(resource, self.partitions) == self.partition;
+                if !rules_pair && !is_home {
                     return;
                 }
                 self.amended

@@ -89,7 +89,7 @@ pub use versions::Versions;
 
 /// Number of the content and form of [`Engine::digest`]. It changes with each change to them, so that two
 /// builds never take a change of the digest for a difference of states.
-pub const DIGEST_FORM: u32 = 5;
+pub const DIGEST_FORM: u32 = 6;
 
 /// The engine of one partition.
 pub struct Engine {

@@ -36,9 +36,9 @@ const MAGIC: [u8; 4] = *b"TGSN";
 /// Format 1 had no copies, format 2 no amendments, format 3 no candidates, format 4 no excess of holds. Format
 /// 5 had no windows, quotas and buckets, and its excess used nothing; format 6 had no pairs that are evicted at
 /// the cap; format 7 had no grace of agents after a pause of the ticks; format 8 did not state whether records
-/// were missing, and had another digest; format 9 forgot estimates beyond some 4,000. They are refused, and the log is
-/// read from its beginning.
-const FORMAT: u8 = 10;
+/// were missing, and had another digest; format 9 forgot estimates beyond some 4,000; format 10 kept
+/// the ban of a rate only where its hits are ruled. They are refused, and the log is read from its beginning.
+const FORMAT: u8 = 11;
 
 mod kind {
     pub const HEAD: u8 = 1;
