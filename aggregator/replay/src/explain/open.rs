@@ -3,7 +3,7 @@
 //! Knows only what was followed. What stays true: if the log cannot distinguish two reasons, both
 //! are named.
 
-use tollgate_limits::{Limits, Mode, RateClass, print_span};
+use tollgate_limits::{Limits, Mode, RateClass, Resource, print_span};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::Cause;
@@ -208,12 +208,16 @@ fn asked_too_much(follow: &PairFollow, class: &RateClass, until: FollowUntil) ->
 /// Why a resource's limits deny nobody.
 pub(super) fn unruled(limits: &Limits, resource: &str) -> Option<(&'static str, String)> {
     let namespace = limits.namespace_of(resource);
-    match limits.rate(resource) {
+    match limits.resource(resource) {
         None if namespace.allow_unconfigured => {
             Some(("no_limit", "nothing limits its resource".to_owned()))
         }
+        Some(Resource::Copies(_)) => Some((
+            "no_limit",
+            "its resource is limited by copies, not by hits".to_owned(),
+        )),
         _ if namespace.ignore_configured => Some(("ignored", IGNORED.to_owned())),
-        Some(rate) if rate.mode() != Mode::Enforced => {
+        Some(Resource::Rate(rate)) if rate.mode() != Mode::Enforced => {
             let text = "its limits are in shadow: ruled and counted, never announced";
             Some(("shadow", text.to_owned()))
         }

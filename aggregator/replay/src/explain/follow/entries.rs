@@ -4,6 +4,7 @@
 
 use tollgate_engine::engine::{Fate, TOO_OLD, event_of};
 use tollgate_engine::stream::{Pair, PairEvent};
+use tollgate_limits::Resource;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::hits::{Hit, HitBatch};
 
@@ -23,8 +24,10 @@ impl PairFollow {
     ) {
         let applied = self.replay.rulings().fates.contains(&Fate::Applied);
         let limits = self.replay.engine().limits();
-        let namespace = limits.namespace_of(&self.resource);
-        let free = limits.rate(&self.resource).is_none() && namespace.allow_unconfigured;
+        let free = match limits.resource(&self.resource) {
+            Some(limited) => matches!(limited, Resource::Copies(_)),
+            None => limits.namespace_of(&self.resource).allow_unconfigured,
+        };
         let mut stood = Vec::new();
         for (number, hit) in numbers.iter().zip(hits) {
             let at = self.corrected(hit.at, delivered.appended);
