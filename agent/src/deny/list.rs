@@ -77,6 +77,13 @@ pub(crate) enum StatementOutcome {
     NoRoom,
 }
 
+impl StatementOutcome {
+    /// Whether the list agrees with the statement: not without room, and not if another partition's denial stays.
+    pub(crate) fn is_in_list(self) -> bool {
+        !matches!(self, Self::NoRoom | Self::Outlasted)
+    }
+}
+
 /// A denial that ended because a snapshot did not list it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EndedDenial {

@@ -307,17 +307,13 @@ impl Listener {
             settled,
         };
         let taken = self.deny.take(&scope_notice, now);
-        let fingerprint = scope_notice.fingerprint();
+        let listed = taken.is_in_list().then(|| scope_notice.fingerprint());
         let code = Code {
             partition: notice.partition,
             position: statement.position,
         };
         self.note_outcome(taken, resource, (domain, is_group), code, now);
-        let is_beside = matches!(
-            taken,
-            StatementOutcome::NoRoom | StatementOutcome::Outlasted
-        );
-        (!is_beside).then_some(fingerprint)
+        listed
     }
 
     /// Counts the result of a statement, and calls back about changes.

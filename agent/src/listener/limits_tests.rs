@@ -55,7 +55,7 @@ fn denials_of_a_rate_hold_no_longer_than_those_of_copies_once_these_are_limited(
     };
     bench.snapshot(0, 12, &[denied("acme", 11)]);
     assert_eq!(bench.refused("acme"), Some(second(30)));
-    // No aggregator is heard any more.
+    // Nothing arrives any more.
     bench.advance(second(2));
     assert_eq!(bench.refused("acme"), None);
 }

@@ -45,8 +45,7 @@ impl HoldSession {
             .unwrap_or(Span::from_millis(500))
     }
 
-    /// After limits have changed, no heartbeat is due later than by the interval of the new ones: the agent may have to be
-    /// heard more often.
+    /// After limits have changed, no heartbeat is due later than by the interval of the new ones, which may be shorter.
     pub(super) fn heartbeats_in_time(&mut self, now: Mono) {
         let changes = self.resources.limits_changes();
         if std::mem::replace(&mut self.limits_changes, changes) == changes {

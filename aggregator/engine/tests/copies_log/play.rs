@@ -256,7 +256,7 @@ impl Play {
             .sum()
     }
 
-    /// Whoever received every statement knows the denials in force; of two of one scope, the one stated last.
+    /// All statements together show the denials in force; of two of one scope, the one stated last.
     pub fn check_statements(&self) {
         let now = self.engine.now();
         let live = self.engine.live_denials().map(|live| {

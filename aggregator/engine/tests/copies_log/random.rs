@@ -114,36 +114,13 @@ impl Fleet {
     }
 
     fn step(&mut self, step: &Step, way: Way) {
-        let now = self.play.now_ms;
         match *step {
             Step::Take {
                 agent,
                 domain,
                 copies,
                 strict,
-            } => {
-                let process = &mut self.processes[agent];
-                process.number += 1;
-                let (number, name) = (process.number, DOMAINS[domain]);
-                let act = if strict {
-                    process.awaits.insert(number, domain);
-                    HoldAction::Reserve {
-                        domain: name,
-                        copies,
-                        min: 1,
-                    }
-                } else {
-                    process
-                        .uses
-                        .insert(number, (domain, copies, now, false, None));
-                    HoldAction::Hold {
-                        domain: name,
-                        copies,
-                    }
-                };
-                let bytes = self.play.ops_bytes(&mut process.sending, &[(number, act)]);
-                self.send(agent, bytes, way);
-            }
+            } => self.take((agent, domain), copies, strict, way),
             Step::Release { agent, which } => {
                 let process = &mut self.processes[agent];
                 let Some((number, copies)) = nth(process, which) else {
@@ -186,6 +163,31 @@ impl Fleet {
             Step::Restore => self.play.restart(),
         }
         self.play.check_statements();
+    }
+
+    fn take(&mut self, (agent, domain): (usize, usize), copies: u32, strict: bool, way: Way) {
+        let now = self.play.now_ms;
+        let process = &mut self.processes[agent];
+        process.number += 1;
+        let (number, name) = (process.number, DOMAINS[domain]);
+        let act = if strict {
+            process.awaits.insert(number, domain);
+            HoldAction::Reserve {
+                domain: name,
+                copies,
+                min: 1,
+            }
+        } else {
+            process
+                .uses
+                .insert(number, (domain, copies, now, false, None));
+            HoldAction::Hold {
+                domain: name,
+                copies,
+            }
+        };
+        let bytes = self.play.ops_bytes(&mut process.sending, &[(number, act)]);
+        self.send(agent, bytes, way);
     }
 
     fn ban(&mut self, domain: usize, everywhere: bool, lasts: Option<u64>) {
