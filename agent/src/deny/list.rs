@@ -8,8 +8,9 @@
 //!
 //! When a scope opens, or its denial ends, a note keeps that statement's log position until a watermark shows that
 //! everything up to there has been received. Without the note, an older denial that arrives late would close the
-//! scope again. Statements of another partition about the same scope: see [`super::beside`]. Knows nothing of sockets. What stays true: every entry has its counters in the filter; entries, notes
-//! and the index of ends are bounded, and at a bound the scope stays open.
+//! scope again. Statements of another partition about the same scope: see [`super::beside`]. Knows nothing of sockets.
+//! What stays true: every entry has its counters in the filter; entries, notes and the index of ends are bounded, and
+//! at a bound the scope stays open.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};

@@ -8,9 +8,9 @@
 //!
 //! Silence is counted in ticks that are in the log. So while the log stalls no agent counts as
 //! gone, and two aggregators come to the same result. After a stall agents need time to come back: see
-//! [`grace_after`]. A new timeout counts from the next heartbeat. There is one [`Silence`] for each partition, over all its resources. Knows nothing of
-//! holds. What stays true: an agent is gone exactly when the ticks of the timeout and of its grace have
-//! been counted since its last heartbeat.
+//! [`grace_after`]. A new timeout counts from the next heartbeat. There is one [`Silence`] for each partition,
+//! over all its resources. Knows nothing of holds. What stays true: an agent is gone exactly when the ticks of
+//! the timeout and of its grace have been counted since its last heartbeat.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! A domain may be banned and full at once. Full has no end, so its denial is the one that is stated last; when
-//! there is room again, or nothing limits the copies any more, the ban is stated instead of a lift. Knows nothing of why a domain is banned. What
-//! stays true: while a domain is banned no statement opens it, and its holds are the same as without the ban.
+//! there is room again, or nothing limits the copies any more, the ban is stated instead of a lift. Knows nothing
+//! of why a domain is banned. What stays true: while a domain is banned no statement opens it, and its holds are
+//! the same as without the ban.
 
 use std::sync::Arc;
 
