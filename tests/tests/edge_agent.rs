@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_agent::Agent;
 use tollgate_shared::log_position::{LogId, LogPosition};
+use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
@@ -271,6 +272,17 @@ fn denied(domain: &str, offset: u64) -> StatementNotice {
     }
 }
 
+/// Of the partition that statements here are of: without it no denial of it has a lease.
+fn watermark() -> Watermark {
+    Watermark {
+        partition: 1,
+        log: LogId::default(),
+        ruled: 9,
+        appended: Timestamp::from_millis(5),
+        current: true,
+    }
+}
+
 /// One part of an answer about `api.search`.
 fn part(nonce: u64, number: u32, more: bool, statements: Vec<StatementNotice>) -> Vec<u8> {
     let mut writer = Writer::new();
@@ -280,7 +292,7 @@ fn part(nonce: u64, number: u32, more: bool, statements: Vec<StatementNotice>) -
         more,
         instance: 7,
         clock: Span::ZERO,
-        watermarks: Vec::new(),
+        watermarks: vec![watermark()],
         control_sequence: 0,
         topics: vec![TopicSnapshot {
             resource: "api.search".into(),
@@ -367,24 +379,8 @@ fn an_answer_that_never_ends_is_kept_within_a_bound() {
 #[test]
 fn no_flipped_bit_denies_another_domain() {
     let _alone = alone();
-    let topic = Topic::of_resource(&[0; 16], "api.search");
-    let frame = Frame {
-        instance: 7,
-        sequence: 1,
-        sent: Span::from_secs(1),
-        resource: "api.search".into(),
-        watermarks: vec![Watermark {
-            partition: 1,
-            log: LogId::default(),
-            ruled: 9,
-            appended: Timestamp::from_millis(5),
-            current: true,
-        }],
-        statements: vec![denied("victim", 7)],
-    };
-    let mut writer = Writer::new();
-    frame.encode(&mut writer);
-    let whole = writer.as_slice().to_vec();
+    let (topic, victim) = (topic(), victim());
+    let whole = frame_about(&victim);
     let variants = variants(&whole);
     let count = variants.len() as u64;
     let frames = variants
@@ -392,7 +388,7 @@ fn no_flipped_bit_denies_another_domain() {
         .map(|bytes| message(&[topic.as_bytes(), bytes]).to_vec());
     let hostile = aggregator(feed(frames.collect()), move |stream, nonce| {
         // The answer itself, cut and flipped in all its bytes, and finally unchanged.
-        let answer = part(nonce, 0, false, vec![denied("victim", 8)]);
+        let answer = part(nonce, 0, false, vec![denied(&victim, 8)]);
         let header = if answer[0] & 2 == 0 { 2 } else { 9 };
         for bytes in self::variants(&answer[header..]) {
             if stream.write_all(&message(&[&bytes])).is_err() {
@@ -411,6 +407,52 @@ fn no_flipped_bit_denies_another_domain() {
     }
     assert!(count / 2 < agent.stats().frames_refused);
     assert_eq!(agent.stats().connections_ended, 0);
+}
+
+/// Otherwise the test above would show nothing.
+#[test]
+fn the_same_bytes_unflipped_deny_the_domain_that_they_name() {
+    let _alone = alone();
+    let victim = victim();
+    let frame = message(&[topic().as_bytes(), &frame_about(&victim)]).to_vec();
+    let named = victim.clone();
+    let hostile = aggregator(feed(vec![frame]), move |stream, nonce| {
+        let _ = stream.write_all(&part(nonce, 0, false, vec![denied(&named, 8)]));
+    });
+    let agent = hostile.agent();
+    let search = agent.rate("api.search");
+    let begun = Instant::now();
+    while search.hit(&victim).is_ok() {
+        assert!(begun.elapsed() < SOON, "{:?}", agent.stats());
+        assert!(search.hit("acme").is_ok(), "no statement is about it");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn topic() -> Topic {
+    Topic::of_resource(&[0; 16], "api.search")
+}
+
+/// A domain of the partition that statements here are of.
+fn victim() -> String {
+    let mut names = (0..).map(|number| format!("victim-{number}"));
+    let found = names.find(|name| partition_of_pair("api.search", name, 4) == 1);
+    found.expect("one in four")
+}
+
+/// A frame that states that a domain is denied.
+fn frame_about(domain: &str) -> Vec<u8> {
+    let frame = Frame {
+        instance: 7,
+        sequence: 1,
+        sent: Span::from_secs(1),
+        resource: "api.search".into(),
+        watermarks: vec![watermark()],
+        statements: vec![denied(domain, 7)],
+    };
+    let mut writer = Writer::new();
+    frame.encode(&mut writer);
+    writer.as_slice().to_vec()
 }
 
 /// These bytes cut at each place, and with each bit of them flipped.
