@@ -1,6 +1,7 @@
 //! A random log of one partition, as bytes for the engine and as inputs for the model.
 //!
-//! What stays true: append times never fall, and every record was encoded and decoded.
+//! What stays true: append times never fall, except that those of activations may, as under a new leader whose clock is
+//! behind; and every record was encoded and decoded.
 
 mod builder;
 mod for_model;
@@ -130,8 +131,12 @@ enum Step {
     },
     Activation {
         skip: usize,
+        behind_ms: u64,
     },
-    Amend(Vec<OneAct>),
+    Amend {
+        acts: Vec<OneAct>,
+        behind_ms: u64,
+    },
 }
 
 /// An amendment, before it gets names.
@@ -226,9 +231,15 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => (0..RESOURCES.len(), 0u32..2, prop::bool::weighted(0.2), granted).prop_map(
             |(resource, source, late, granted)| Step::Totals { resource, source, late, granted },
         ),
-        1 => (0usize..3).prop_map(|skip| Step::Activation { skip }),
-        3 => prop::collection::vec(any_act(), 1..4).prop_map(Step::Amend),
+        1 => (0usize..3, any_delay()).prop_map(|(skip, behind_ms)| Step::Activation { skip, behind_ms }),
+        3 => (prop::collection::vec(any_act(), 1..4), any_delay())
+            .prop_map(|(acts, behind_ms)| Step::Amend { acts, behind_ms }),
     ]
+}
+
+/// How far the clock of an activation's append is behind, in milliseconds.
+fn any_delay() -> impl Strategy<Value = u64> {
+    prop_oneof![3 => Just(0u64), 1 => 1u64..700]
 }
 
 /// Milliseconds between the appends of two records.

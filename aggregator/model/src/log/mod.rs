@@ -108,13 +108,13 @@ impl PartitionModel {
                 offset,
                 appended_us,
                 versions,
-            } => self.new_limits(*offset, *appended_us, versions),
+            } => self.new_limits(*offset, self.effective_us(*appended_us), versions),
             LogInput::Amendment {
                 offset,
                 appended_us,
                 version,
                 act,
-            } => self.amend((*offset, *appended_us), *version, act),
+            } => self.amend((*offset, self.effective_us(*appended_us)), *version, act),
         };
         for change in &outcome.changes {
             self.history.add(change);
@@ -337,6 +337,12 @@ impl PartitionModel {
         effect.entry(scope, &limits, at_us, ruled, entry.unguarded);
     }
 
+    /// When a limits activation takes effect: at its append, or at log time if that is later. The clock of a new
+    /// leader may be behind.
+    fn effective_us(&self, appended_us: u64) -> u64 {
+        appended_us.max(self.log_us.unwrap_or(0))
+    }
+
     /// The slot of the last counted tick.
     fn slot(&self) -> u64 {
         self.log_us.map_or(0, |log_us| log_us / SLOT_US)
@@ -364,19 +370,14 @@ impl PartitionModel {
         outcome
     }
 
-    fn new_limits(
-        &mut self,
-        offset: u64,
-        appended_us: u64,
-        versions: &[(u64, Limits)],
-    ) -> RecordOutcome {
-        let before = self.table.denials_in_force(appended_us);
+    fn new_limits(&mut self, offset: u64, at_us: u64, versions: &[(u64, Limits)]) -> RecordOutcome {
+        let before = self.table.denials_in_force(at_us);
         for (version, limits) in versions {
             if self.version.is_none_or(|known| known < *version) {
                 self.version = Some(*version);
-                self.over_us = self.over_us.max(appended_us);
+                self.over_us = self.over_us.max(at_us);
                 self.limits = limits.clone();
-                self.table.new_limits(appended_us, limits);
+                self.table.new_limits(at_us, limits);
                 if let Some(effect) = &mut self.effect {
                     effect.new_limits(|scope| totals::limits_of(limits, scope));
                 }

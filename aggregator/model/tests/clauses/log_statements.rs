@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_model::log::{
-    EntryKind, EntryRuling, HitEntry, LogInput, ModelPosition, NotRuled, ScopeName, Total,
+    Act, EntryKind, EntryRuling, HitEntry, LogInput, ModelPosition, NotRuled, ScopeName, Total,
     TotalPart, TotalRuling,
 };
 use tollgate_model::{Cause, End, Limits};
@@ -98,6 +98,30 @@ fn a_statement_justifies_refusals_until_its_end() {
     );
     assert_eq!(model.justification(lifted, "r", "d", START), None);
     assert_eq!(model.justification(denied, "r", "e", START), None);
+}
+
+#[test]
+fn an_activation_takes_effect_at_log_time_at_the_earliest() {
+    let mut log = Log::new(per_second(1));
+    log.hits(START, &[hit("d", START)]);
+    log.tick(START + 1_500 * MS);
+    // The denial is over by log time: the version finds it ended, and there is no lift.
+    let version = log.version(START + 900 * MS, 2, per_second(9));
+    assert!(version.changes.is_empty());
+    let at = START + 2 * SECOND;
+    log.hits(at, &[hits("d", at, 9)]);
+    log.tick(START + 3_500 * MS);
+    let offset = log.offset;
+    let pardon = log.feed(LogInput::Amendment {
+        offset,
+        appended_us: at + 900 * MS,
+        version: 3,
+        act: Act::Pardon {
+            resource: "r".to_owned(),
+            domain: "d".to_owned(),
+        },
+    });
+    assert!(pardon.changes.is_empty());
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub(super) fn build(versions: &[Written], steps: &[(u64, Step)]) -> Log {
     };
     let genesis = builder.pen().genesis(LOG);
     builder.push(genesis, None);
-    builder.activate(0);
+    builder.activate(0, 0);
     for (pause_ms, step) in steps {
         builder.now_ms += pause_ms;
         match step {
@@ -69,8 +69,8 @@ pub(super) fn build(versions: &[Written], steps: &[(u64, Step)]) -> Log {
                 late,
                 granted,
             } => builder.totals(*resource, *source, *late, granted),
-            Step::Activation { skip } => builder.activate(*skip),
-            Step::Amend(acts) => builder.amend(acts),
+            Step::Activation { skip, behind_ms } => builder.activate(*skip, *behind_ms),
+            Step::Amend { acts, behind_ms } => builder.amend(acts, *behind_ms),
         }
     }
     builder.log
@@ -82,10 +82,15 @@ impl Builder {
     }
 
     fn push(&mut self, bytes: Vec<u8>, input: Option<Input>) {
+        self.push_behind(0, bytes, input);
+    }
+
+    /// Appends a record by a clock that is behind.
+    fn push_behind(&mut self, behind_ms: u64, bytes: Vec<u8>, input: Option<Input>) {
         let offset = self.log.entries.len() as u64 * 2;
         self.log.entries.push(Entry {
             offset,
-            appended: Timestamp::from_millis(self.now_ms),
+            appended: Timestamp::from_millis(self.now_ms - behind_ms),
             bytes,
             input,
         });
@@ -174,7 +179,7 @@ impl Builder {
     }
 
     /// An activation of the next version after `skip` others; or of a known one, if there are no more.
-    fn activate(&mut self, skip: usize) {
+    fn activate(&mut self, skip: usize, behind_ms: u64) {
         let last = self.version_numbers.len() - 1;
         let target = (self.next_version + skip).min(last);
         let brought = self.next_version..=target;
@@ -182,20 +187,20 @@ impl Builder {
         let version = self.version_numbers[target];
         self.next_version = self.next_version.max(target + 1);
         self.known = self.known.max(version);
-        self.push_activation(version, Input::Limits(versions));
+        self.push_activation(version, behind_ms, Input::Limits(versions));
     }
 
-    fn push_activation(&mut self, version: u64, input: Input) {
+    fn push_activation(&mut self, version: u64, behind_ms: u64, input: Input) {
         let digest = [0; 32];
         let activation = LimitsActivation { version, digest };
         let bytes = self.pen().limits_activation(&activation);
-        self.push(bytes, Some(input));
+        self.push_behind(behind_ms, bytes, Some(input));
     }
 }
 
 impl Builder {
     /// One activation of a few amendments.
-    fn amend(&mut self, acts: &[OneAct]) {
+    fn amend(&mut self, acts: &[OneAct], behind_ms: u64) {
         let mut brought = Vec::new();
         for one in acts {
             self.known += 1;
@@ -204,7 +209,7 @@ impl Builder {
             versions.acts.insert(self.known, Arc::new(act.clone()));
             brought.push((self.known, act));
         }
-        self.push_activation(self.known, Input::Amendments(brought));
+        self.push_activation(self.known, behind_ms, Input::Amendments(brought));
     }
 }
 
