@@ -9,7 +9,7 @@
 //! known); every other pair follows at its next entry, one version after the other, with the same result.
 //! Only versions that change a pair's own limits matter to it. What stays true: if a pair missed more than
 //! [`STEPS_MAX`] versions, those before them count as one. If they changed the lengths, the bucket or the
-//! tiers that it has, it keeps its quotas and starts anew with the rest. That is lenient, bounds what has to
+//! tiers that it has, it starts anew with these; its quotas go on by unit and zone in any case. That is lenient, bounds what has to
 //! be kept, and depends on the log alone.
 
 use std::collections::VecDeque;
@@ -216,13 +216,15 @@ impl Steps {
         if let Some(oldest) = self.oldest_kept(stored) {
             let class = class_of(&oldest.limits);
             let limits = class.clone().unwrap_or_else(RateClass::inaccessible);
-            // If the fingerprint is the same, the pair missed nothing that matters to it.
-            if carry_over::print_of(&limits) != stored.print {
-                let time = stored.pair.now();
-                carry_over::start_empty(&limits, &mut stored.pair.state, time);
+            let time = stored.pair.now();
+            let state = &mut stored.pair.state;
+            if carry_over::print_of(&limits) == stored.print {
+                forgot = carry_over::follow(&limits, state, time);
+            } else {
+                carry_over::start_empty(&limits, state, time);
                 forgot = true;
-                ruled_again(stored, class.as_ref(), oldest.at);
             }
+            ruled_again(stored, class.as_ref(), oldest.at);
             end_by(stored, oldest.at);
             stored.ordinal = oldest.ordinal;
         }

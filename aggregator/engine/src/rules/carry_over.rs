@@ -56,6 +56,32 @@ pub fn start_empty(new: &RateClass, state: &mut State, time: Timestamp) {
     state.tiers.fill(new.tiers().len());
 }
 
+/// Brings a state whose old limits are not known any more, but had this class's fingerprint, under the class: its
+/// windows, bucket and tiers go on; quotas, which the fingerprint leaves out, are found by unit and zone. Changes
+/// nothing if the old limits were the same. Returns whether it forgets a quota.
+pub fn follow(new: &RateClass, state: &mut State, time: Timestamp) -> bool {
+    for (window, stamps) in new.sliding().zip(state.windows.iter_mut()) {
+        window.round(stamps);
+        stamps.forget(window.window, time);
+    }
+    for (tier, kept) in new.tiers().iter().zip(state.tiers.iter_mut()) {
+        tier.sliding().round(&mut kept.window);
+        kept.window.forget(tier.window, time);
+    }
+    let kinds: Vec<u32> = new.quotas.iter().map(kind_of).collect();
+    let kept = state.quotas.iter().map(|quota| quota.kind);
+    if kept.clone().eq(kinds.iter().copied()) {
+        // Each in its place: of two quotas with one unit and zone each has a count of its own.
+        for (quota, kept) in new.quotas.iter().zip(state.quotas.iter_mut()) {
+            kept.ends = period(quota.unit, &quota.zone, time).ends;
+        }
+        return false;
+    }
+    let forgets = kept.clone().any(|kind| !kinds.contains(&kind));
+    quotas(new, state, time);
+    forgets
+}
+
 /// A fingerprint of the parts of a class that decide what a state keeps under another one: lengths, the
 /// bucket, and the shapes of tiers. Classes with one fingerprint may differ in limits, and in quotas,
 /// which record what they count.

@@ -2,6 +2,7 @@
 //! and what a snapshot restores. Each test plays records and reads the statements.
 
 mod causes;
+mod many_versions;
 mod snapshots;
 
 use tollgate_engine::engine::{Engine, Fate, SnapshotFault, Stop};
@@ -362,45 +363,6 @@ fn an_activation_of_an_unknown_version_stops_the_partition() {
     };
     assert_eq!(play.activate(known + 7), Fate::Stopped(stop));
     assert_eq!(play.engine.version(), Some(known));
-}
-
-/// A pair with one hit in a tier of an hour, and the document that limits it.
-fn before_many_versions() -> (Play, impl Fn(u64, &str) -> String) {
-    let document = |limit: u64, window: &str| {
-        format!(
-            "[rate.\"api.search\"]\ntiers = [{{ limit = {limit}, window = \"{window}\", active = \"2h\" }}]\n"
-        )
-    };
-    let mut play = Play::of(&document(5, "1h"));
-    play.hits("api.search", &["acme"]);
-    play.now_ms += 5_000;
-    (play, document)
-}
-
-#[test]
-fn versions_that_do_not_change_a_pair_keep_its_state() {
-    let (mut play, document) = before_many_versions();
-    for n in 0..300 {
-        play.version(&document(5 + n % 2, "1h"));
-    }
-    play.hits("api.search", &["acme"]);
-    let view = play.engine.pair("api.search", "acme").expect("known");
-    assert_eq!(view.tier_hits, 2);
-}
-
-#[test]
-fn a_pair_changed_more_than_254_versions_ago_starts_empty() {
-    let second = "{ limit = 9, window = \"1h\", active = \"2h\" }";
-    for (versions, hits_left) in [(254, 1), (255, 0)] {
-        let (mut play, document) = before_many_versions();
-        // The first tier is unchanged, so while this version is kept its hit still counts.
-        let two = document(5, "1h").replace("}]", &format!("}}, {second}]"));
-        for _ in 0..=versions {
-            play.version(&two);
-        }
-        let view = play.engine.pair("api.search", "acme").expect("known");
-        assert_eq!(view.tier_hits, hits_left, "{versions}");
-    }
 }
 
 #[test]
