@@ -10,6 +10,8 @@
 //! would be granted changes nothing, a refused copy changes nothing, and [`PairState::open_again`]
 //! asks that very question, so that it cannot disagree with the rule.
 
+mod reshape;
+
 use crate::bucket::{BucketState, rate};
 use crate::instants::{FOR_EVER_US, first_instant};
 use crate::limits::{DomainLimits, Window};
@@ -227,52 +229,6 @@ impl PairState {
             state.forget(bucket, now_us);
         }
         self.tiers.forget(limits.tiers(), now_us);
-    }
-
-    /// Brings the state under new limits, at the pair's time.
-    ///
-    /// A window of the same length keeps its copies (of equal lengths the first one, the hard limit before
-    /// windows). Any other window takes the copies of the longest earlier window.
-    pub fn reshape(&mut self, old: &DomainLimits, new: &DomainLimits, now_us: u64) {
-        self.advance(old, now_us);
-        let hard_before = hard_window(old).map(|window| (window, &self.hard));
-        let windows_before = old.windows.iter().copied().zip(&self.windows);
-        let before: Vec<(Window, &WindowState)> =
-            hard_before.into_iter().chain(windows_before).collect();
-        let carried = |window: Window| {
-            let same = before
-                .iter()
-                .find(|(old, _)| old.window_us == window.window_us);
-            // `rev`, since the last of equals is taken.
-            let longest = before.iter().rev().max_by_key(|(old, _)| old.window_us);
-            let kept = same.or(longest);
-            kept.map_or_else(WindowState::default, |(_, state)| state.carried_to(window))
-        };
-        let hard = hard_window(new).map(carried).unwrap_or_default();
-        let windows = new.windows.iter().copied().map(carried).collect();
-        let quotas = new.quotas.iter().map(|quota| {
-            let mut same = old.quotas.iter().zip(&self.quotas);
-            let same =
-                same.find(|(old, _)| old.unit == quota.unit && old.zone.name == quota.zone.name);
-            match same {
-                Some((_, kept)) => kept.carried_to(quota, now_us),
-                None => QuotaState::new(quota, now_us),
-            }
-        });
-        let bucket = new.bucket.map(|new| match (&self.bucket, old.bucket) {
-            (Some(kept), Some(old)) => kept.carried_to(old, new, now_us),
-            _ => BucketState::full(new, now_us),
-        });
-        let (old_tiers, new_tiers) = (old.tiers(), new.tiers());
-        *self = Self {
-            hard,
-            windows,
-            quotas: quotas.collect(),
-            bucket,
-            tiers: self.tiers.carried_to(old_tiers, new_tiers),
-            estimated: false,
-        };
-        self.advance(new, now_us);
     }
 
     /// When one more copy would be granted if no other copy arrived until then.

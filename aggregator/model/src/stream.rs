@@ -33,6 +33,9 @@ pub(crate) fn rest_us(remembers_us: u64) -> Option<u64> {
         .find(|rest_us| remembers_us <= *rest_us)
 }
 
+/// How many missed steps of the limits a pair goes through one by one; those before them count as one.
+pub(crate) const STEPS_MAX: u64 = 255;
+
 /// A denial: the pair is refused until its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denial {
@@ -107,7 +110,12 @@ impl Over {
 /// The state of one pair after its records in the log.
 #[derive(Clone, Debug)]
 pub struct StreamPair {
+    /// The limits of its last ruling, which shape its state.
     limits: DomainLimits,
+    /// The step of the limits at its last ruling.
+    step: u64,
+    /// Its limits by the steps since then that changed them; they shape its state at its next ruling.
+    missed: Vec<(u64, DomainLimits)>,
     state: PairState,
     /// `None` before the first entry.
     time_us: Option<u64>,
@@ -127,12 +135,19 @@ impl StreamPair {
         Self {
             state: PairState::new(&limits, 0),
             limits,
+            step: 0,
+            missed: Vec::new(),
             time_us: None,
             denied: None,
             over: Over::default(),
             stays_us: Some(STAYS_US),
             rests_us: None,
         }
+    }
+
+    /// The same pair, begun at a step of the limits.
+    pub(crate) fn begun_at(self, step: u64) -> Self {
+        Self { step, ..self }
     }
 
     /// Rules one entry: `n` copies at `at_us`. Excess of unguarded copies is only tallied.
@@ -236,13 +251,50 @@ impl StreamPair {
         self.version(at_us)
     }
 
-    /// The same if the version may have left the pair's own limits unchanged: then the counts stay as they are, and
-    /// only the denial is ruled again.
-    pub(crate) fn new_version(&mut self, at_us: u64, limits: &DomainLimits) -> Option<Denial> {
+    /// The same for a step of the limits that may have left the pair's own ones unchanged. Only a denied pair comes under
+    /// them now: "every other pair follows at its next entry".
+    pub(crate) fn new_version(
+        &mut self,
+        step: u64,
+        at_us: u64,
+        limits: &DomainLimits,
+    ) -> Option<Denial> {
+        let limits = limits.normalized();
+        let last = self.missed.last().map_or(&self.limits, |(_, last)| last);
+        if limits != *last {
+            self.missed.push((step, limits));
+        }
+        if self.denied.is_some_and(|denial| denial.end.is_after(at_us)) {
+            self.come_to(step);
+        }
+        self.version(at_us)
+    }
+
+    /// The same for a version whose rows name the pair: it comes under its limits now, denied or not.
+    pub(crate) fn new_row(&mut self, step: u64, at_us: u64, limits: &DomainLimits) {
+        self.come_to(step);
         if limits.normalized() != self.limits {
             self.reshape(limits);
         }
-        self.version(at_us)
+        self.version(at_us);
+    }
+
+    /// Brings the pair under a step of the limits, through those that it missed. If these are more than [`STEPS_MAX`],
+    /// those before them count as one.
+    pub(crate) fn come_to(&mut self, step: u64) {
+        let oldest = step.saturating_sub(STEPS_MAX);
+        if self.step < oldest {
+            let as_one = self.missed.partition_point(|(of, _)| *of <= oldest);
+            if let Some((_, limits)) = self.missed.drain(..as_one).next_back() {
+                let time_us = self.time_us.unwrap_or(0);
+                self.state.follow(&self.limits, &limits, time_us);
+                self.limits = limits;
+            }
+        }
+        for (_, limits) in std::mem::take(&mut self.missed) {
+            self.reshape(&limits);
+        }
+        self.step = step;
     }
 
     fn reshape(&mut self, limits: &DomainLimits) {
@@ -266,9 +318,9 @@ impl StreamPair {
     }
 
     /// The same if the resource has no limits any more: only a ban remains.
-    pub(crate) fn no_limits(&mut self, at_us: u64) {
+    pub(crate) fn no_limits(&mut self, step: u64, at_us: u64) {
         let denied = self.in_force(at_us);
-        self.new_version(at_us, &DomainLimits::default());
+        self.new_version(step, at_us, &DomainLimits::default());
         self.denied = denied;
         if denied.is_some() {
             self.free(at_us);

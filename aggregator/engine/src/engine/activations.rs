@@ -7,6 +7,9 @@
 //!   initech, closed by version 9 alone                -> denied from its next entry
 //! ```
 //!
+//! A version of rows that name pairs rules these pairs alone: the state and limits of all others stay the same, so their
+//! denials do, too.
+//!
 //! They are ruled at the pair's time or the time of the version's record, whichever is later, in the order of the
 //! scopes' hashes, a slice at a time, so that a hundred thousand denials cause no pause. Knows nothing of how
 //! versions are written. What stays true: a version starts no denial, and the last slice is done before the next
@@ -26,16 +29,18 @@ use super::amended::PairAmendments;
 use super::amendments::AmendedAt;
 use super::copy_bans;
 use super::denials::ScopeStanding;
+use super::row_versions::NamedPairs;
 use super::rule::Rule;
 use super::rulings::{Fate, Rulings, Stop};
 use super::totals::{class_of_everybody, global_denial};
 use super::versions::Versions;
 use crate::pairs::{Identity, Opened, Rest, Stored};
 use crate::stream::Pair;
+use tollgate_limits::versions::names_pairs;
 use tollgate_limits::{Limits, RULES, RateClass};
 
 /// How many denials a slice looks at: less than a millisecond of work.
-const SLICE: usize = 512;
+pub(super) const SLICE: usize = 512;
 
 /// State of ruling the denials in force again.
 #[derive(Debug)]
@@ -55,6 +60,8 @@ pub(super) struct RulingAgain {
 enum Brought {
     /// Limits.
     Limits(Arc<Limits>),
+    /// Limits that differ by rows that name pairs, and the act that sets these.
+    Rows(Arc<Limits>, Arc<Act>),
     /// An amendment.
     Act(Arc<Act>),
 }
@@ -69,6 +76,8 @@ enum Doing {
         /// The last denial that was ruled again.
         behind: Option<Identity>,
     },
+    /// The pairs that rows name come under them.
+    Rows(NamedPairs),
     /// An operator's act, which changes only what it names: one slice.
     Act(u64, Arc<Act>),
 }
@@ -96,7 +105,10 @@ impl Engine {
         {
             let brought = match versions.amendment(version) {
                 Some(act) => Brought::Act(act),
-                None => Brought::Limits(limits),
+                None => match versions.rows(version).filter(|act| names_pairs(act)) {
+                    Some(act) => Brought::Rows(limits, act),
+                    None => Brought::Limits(limits),
+                },
             };
             found.push_back((version, brought));
             reached = Some(version);
@@ -117,8 +129,12 @@ impl Engine {
         let Some((version, brought)) = versions.pop_front() else {
             return self.steps.trim(self.oldest_ordinal());
         };
+        let is_first = self.steps.newest().ordinal == 0;
         let doing = match brought {
-            Brought::Limits(limits) => {
+            Brought::Rows(limits, act) if !is_first => {
+                Doing::Rows(self.begin_rows((version, at), limits, &act))
+            }
+            Brought::Limits(limits) | Brought::Rows(limits, _) => {
                 let before = self.steps.newest().limits.clone();
                 self.steps.push(version, at, limits);
                 Doing::Limits {
@@ -152,6 +168,12 @@ impl Engine {
                     at,
                 };
                 self.amend(when, act, &mut again.position, rulings);
+            }
+            Doing::Rows(named) => {
+                if self.rule_named(named, at, &mut again.position, rulings) {
+                    self.ruling_again = Some(again);
+                    return;
+                }
             }
             Doing::Limits { before, behind } => {
                 let limits = self.steps.newest().limits.clone();

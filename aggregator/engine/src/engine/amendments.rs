@@ -299,7 +299,8 @@ impl Engine {
         })
     }
 
-    fn rules_pair(&self, resource: &str, domain: &str) -> bool {
+    /// Whether a pair belongs to this partition.
+    pub(super) fn rules_pair(&self, resource: &str, domain: &str) -> bool {
         names::partition_of_pair(resource, domain, self.partitions) == self.partition
     }
 }

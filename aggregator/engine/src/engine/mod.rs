@@ -12,6 +12,7 @@
 //! ```text
 //! hits  holds  heartbeats                  records of agents
 //! totals  activations  ticks               records of aggregators
+//! row_versions                             versions that set limits of single pairs
 //! senders  crowd                           whether an agent's record is ruled, and which epochs are kept
 //! rule                                     how a version rules a resource, and an entry on its pair
 //! epochs  versions  denials  last_totals   state beside the pairs
@@ -46,6 +47,7 @@ mod last_totals;
 mod near;
 mod network_bans;
 mod query;
+mod row_versions;
 mod rule;
 mod rulings;
 mod scopes;

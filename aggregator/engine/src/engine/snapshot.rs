@@ -37,7 +37,8 @@ const MAGIC: [u8; 4] = *b"TGSN";
 /// 5 had no windows, quotas and buckets, and its excess used nothing; format 6 had no pairs that are evicted at
 /// the cap; format 7 had no grace of agents after a pause of the ticks; format 8 did not state whether records
 /// were missing, and had another digest; format 9 forgot estimates beyond some 4,000; format 10 kept
-/// the ban of a rate only where its hits are ruled. They are refused, and the log is read from its beginning.
+/// the ban of a rate only where its hits are ruled, and counted each row that was set as a step of the limits. They
+/// are refused, and the log is read from its beginning.
 const FORMAT: u8 = 11;
 
 mod kind {

@@ -7,10 +7,15 @@
 //!
 //! No version causes a walk over all pairs. Only denials in force are ruled again at once (their names are
 //! known); every other pair follows at its next entry, one version after the other, with the same result.
-//! Only versions that change a pair's own limits matter to it. What stays true: if a pair missed more than
-//! [`STEPS_MAX`] versions, those before them count as one. If they changed the lengths, the bucket or the
-//! tiers that it has, it starts anew with these; its quotas go on by unit and zone in any case. That is lenient, bounds what has to
-//! be kept, and depends on the log alone.
+//! Only versions that change a pair's own limits matter to it.
+//!
+//! A version of rows that name pairs is no step: it concerns these pairs alone, and each of them comes under it at once.
+//! Its limits take the place of the newest step's, which are the same for all other pairs. So however many rows are set,
+//! nothing more is kept.
+//!
+//! What stays true: if a pair missed more than [`STEPS_MAX`] steps, those before them count as one. If they changed the
+//! lengths, the bucket or the tiers that it has, it starts anew with these; its quotas go on by unit and zone in any
+//! case. That is lenient, bounds what has to be kept, and depends on the log alone.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -36,6 +41,11 @@ pub trait Versions {
 
     /// The operator's act, for a version that leaves the limits unchanged; `None` for limits.
     fn amendment(&self, _version: u64) -> Option<Arc<Act>> {
+        None
+    }
+
+    /// The act that sets rows, for a version that differs from the one before it by these rows alone.
+    fn rows(&self, _version: u64) -> Option<Arc<Act>> {
         None
     }
 }
@@ -70,6 +80,11 @@ impl Versions for LimitsBook {
         let made = self.get(version)?.made.as_ref()?;
         (!made.act.is_limits()).then(|| Arc::clone(&made.act))
     }
+
+    fn rows(&self, version: u64) -> Option<Arc<Act>> {
+        let made = self.get(version)?.made.as_ref()?;
+        (!made.act.rows().is_empty()).then(|| Arc::clone(&made.act))
+    }
 }
 
 /// A source without any version.
@@ -83,17 +98,17 @@ impl Versions for () {
     }
 }
 
-/// How many missed versions a pair goes through one by one.
+/// How many missed steps a pair goes through one by one.
 pub(super) const STEPS_MAX: u32 = 255;
 
-/// One version, in the order in which activations brought them in.
+/// One version, in the order in which activations brought them in, with the rows that name pairs after it.
 #[derive(Clone, Debug)]
 pub(super) struct VersionStep {
-    /// Its number; 0 before the first activation.
+    /// The number of the last version whose limits it has; 0 before the first activation.
     pub version: u64,
     /// Counted from 0, which is before the first activation.
     pub ordinal: u32,
-    /// When its activation was appended, or log time if that is later.
+    /// When its activation was appended, or log time if that is later. Rows after it leave this as it is.
     pub at: Timestamp,
     /// Its limits.
     pub limits: Arc<Limits>,
@@ -107,6 +122,9 @@ pub(super) struct Steps {
     newest: VersionStep,
     /// The version that was brought in last: the newest step's, or an amendment after it.
     upto: u64,
+    /// When a version of rows took effect whose pairs are coming under it: `newest` has its limits already, the last of
+    /// `steps` those before it.
+    rows_at: Option<Timestamp>,
 }
 
 impl Steps {
@@ -127,6 +145,7 @@ impl Steps {
             steps,
             newest,
             upto,
+            rows_at: None,
         }
     }
 
@@ -169,6 +188,22 @@ impl Steps {
             limits,
         };
         self.steps.push_back(self.newest.clone());
+    }
+
+    /// Puts a version of rows into force. Until [`Steps::end_rows`], each pair that migrates comes under the newest step
+    /// first, and then under the rows; so every pair that the rows name must migrate, once, and no other one may.
+    pub fn begin_rows(&mut self, version: u64, at: Timestamp, limits: Arc<Limits>) {
+        self.upto = version;
+        (self.newest.version, self.newest.limits) = (version, limits);
+        self.rows_at = Some(at);
+    }
+
+    /// All pairs that the rows name are under them.
+    pub fn end_rows(&mut self) {
+        self.rows_at = None;
+        if let Some(last) = self.steps.back_mut() {
+            *last = self.newest.clone();
+        }
     }
 
     /// Drops versions that no pair needs any more; `oldest` is the lowest one that ruled a pair.
@@ -228,16 +263,23 @@ impl Steps {
             end_by(stored, oldest.at);
             stored.ordinal = oldest.ordinal;
         }
-        self.migrate_by(stored, |old, new, stored| {
+        let mut under = |old: &Limits, new: &Limits, at: Timestamp, stored: &mut Stored| {
             let bare = RateClass::inaccessible;
-            let (old, class) = (class_of(&old.limits), class_of(&new.limits));
+            let (old, class) = (class_of(old), class_of(new));
             if old != class {
                 let (old, new) = (old.unwrap_or_else(bare), class.clone().unwrap_or_else(bare));
                 forgot |= !forgets(&old, &new).is_empty();
                 stored.pair.new_limits(&old, &new);
             }
-            ruled_again(stored, class.as_ref(), new.at);
+            ruled_again(stored, class.as_ref(), at);
+        };
+        self.migrate_by(stored, |old, new, stored| {
+            under(&old.limits, &new.limits, new.at, stored);
         });
+        if let (Some(at), Some(before)) = (self.rows_at, self.steps.back()) {
+            under(&before.limits, &self.newest.limits, at, stored);
+            end_by(stored, at);
+        }
         let class = class_of(&self.newest.limits);
         stored.print = match class {
             Some(class) => carry_over::print_of(&class),
@@ -264,23 +306,20 @@ impl Steps {
                 _ => stored.pair.state.begin_window(),
             }
         };
-        self.migrate_by(stored, |_, new, stored| under(&new.limits, stored));
-        if self.newest.ordinal != stored.ordinal {
-            under(&self.newest.limits, stored);
-            end_by(stored, self.newest.at);
-            stored.ordinal = self.newest.ordinal;
+        if let Some(oldest) = self.oldest_kept(stored) {
+            under(&oldest.limits, stored);
+            end_by(stored, oldest.at);
+            stored.ordinal = oldest.ordinal;
         }
+        self.migrate_by(stored, |_, new, stored| under(&new.limits, stored));
     }
 
-    /// Takes the pair through the versions that it missed, if all of them are kept.
+    /// Takes the pair through the versions that it missed, all of which are kept.
     fn migrate_by(
         &self,
         stored: &mut Stored,
         mut step: impl FnMut(&VersionStep, &VersionStep, &mut Stored),
     ) {
-        if STEPS_MAX < self.newest.ordinal.saturating_sub(stored.ordinal) {
-            return;
-        }
         let slept = |step: &&VersionStep| stored.ordinal < step.ordinal;
         let first = self.steps.len() - self.steps.iter().filter(slept).count();
         for index in first.max(1)..self.steps.len() {

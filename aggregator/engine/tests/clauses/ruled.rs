@@ -3,6 +3,7 @@
 
 mod causes;
 mod many_versions;
+mod rows;
 mod snapshots;
 
 use tollgate_engine::engine::{Engine, Fate, SnapshotFault, Stop};

@@ -29,6 +29,12 @@ impl Versions for Known<'_> {
     }
 
     fn amendment(&self, version: u64) -> Option<Arc<Act>> {
-        self.1.get(&version).cloned()
+        let act = self.1.get(&version).filter(|act| !act.is_limits());
+        act.cloned()
+    }
+
+    fn rows(&self, version: u64) -> Option<Arc<Act>> {
+        let act = self.1.get(&version).filter(|act| act.is_limits());
+        act.cloned()
     }
 }

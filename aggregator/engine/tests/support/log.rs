@@ -19,7 +19,7 @@ use tollgate_shared::wire::amendment::Act;
 
 use builder::build;
 
-use super::{CONFIGURED, DOMAINS, RESOURCES, Written, any_resource, at};
+use super::{CONFIGURED, DOMAINS, RESOURCES, Written, any_resource, any_tiers, at};
 
 pub const LOG: LogId = LogId {
     generation: 1,
@@ -80,6 +80,8 @@ pub struct Log {
 pub struct Brought {
     limits: BTreeMap<u64, Arc<Limits>>,
     acts: BTreeMap<u64, Arc<Act>>,
+    /// Of the versions in `limits` those that differ from the one before by rows alone.
+    rows: BTreeMap<u64, Arc<Act>>,
 }
 
 impl Versions for Brought {
@@ -100,6 +102,10 @@ impl Versions for Brought {
     fn amendment(&self, version: u64) -> Option<Arc<Act>> {
         self.acts.get(&version).cloned()
     }
+
+    fn rows(&self, version: u64) -> Option<Arc<Act>> {
+        self.rows.get(&version).cloned()
+    }
 }
 
 impl std::fmt::Debug for Log {
@@ -108,8 +114,8 @@ impl std::fmt::Debug for Log {
             writeln!(f, "\nversion {version}:\n{}", written.document())?;
         }
         for entry in &self.entries {
-            let after_us = entry.appended.as_micros() - START_US;
-            writeln!(f, "{} +{after_us} us: {:?}", entry.offset, entry.input)?;
+            let after_us = entry.appended.as_micros() as i64 - START_US as i64;
+            writeln!(f, "{} {after_us:+} us: {:?}", entry.offset, entry.input)?;
         }
         Ok(())
     }
@@ -137,6 +143,62 @@ enum Step {
         acts: Vec<OneAct>,
         behind_ms: u64,
     },
+    Rows {
+        rows: Vec<OneRow>,
+        /// The next version comes in with the same activation.
+        with_next: bool,
+    },
+    Many(ManyVersions),
+}
+
+/// A row, before it gets names.
+#[derive(Clone, Debug)]
+pub struct OneRow {
+    resource: usize,
+    domain: usize,
+    own: model::DomainOverride,
+}
+
+/// So many versions of one activation: first that in force, from the `from`th on a changed one, from the `to`th on that
+/// in force again.
+#[derive(Clone, Debug)]
+pub struct ManyVersions {
+    len: u64,
+    from: u64,
+    to: u64,
+    change: (u8, u64),
+}
+
+fn any_rows() -> impl Strategy<Value = Vec<OneRow>> {
+    let unit = prop::sample::select(&SHORT_UNITS[..]);
+    let own = (
+        prop::option::of(unit.prop_flat_map(any_tiers)),
+        prop::option::of(1u64..9),
+    );
+    let own = own.prop_map(|(tiers, hard)| model::DomainOverride {
+        tiers: super::own(tiers),
+        hard: super::own(hard),
+        ..model::DomainOverride::default()
+    });
+    // The fourth domain is an address: its row is a step.
+    let domain = prop_oneof![9 => 0usize..3, 1 => Just(3usize)];
+    let row = (0..RESOURCES.len(), domain, own);
+    let row = row.prop_map(|(resource, domain, own)| OneRow {
+        resource,
+        domain,
+        own,
+    });
+    prop::collection::vec(row, 1..4)
+}
+
+fn any_many_versions() -> impl Strategy<Value = ManyVersions> {
+    let steps = (250u64..262, 0u64..262, 0u64..262);
+    (steps, any::<u8>(), 1u64..9).prop_map(|((len, from, to), what, limit)| ManyVersions {
+        len,
+        from,
+        to,
+        change: (what, limit),
+    })
 }
 
 /// An amendment, before it gets names.
@@ -226,14 +288,17 @@ fn any_step() -> impl Strategy<Value = Step> {
     );
     let granted = prop::collection::vec((0u64..1_500, 1u32..9), 0..4);
     prop_oneof![
-        12 => hits.prop_map(|(agent, sequence, entries)| Step::Hits { agent, sequence, entries }),
-        4 => Just(Step::Tick),
-        2 => (0..RESOURCES.len(), 0u32..2, prop::bool::weighted(0.2), granted).prop_map(
+        36 => hits.prop_map(|(agent, sequence, entries)| Step::Hits { agent, sequence, entries }),
+        12 => Just(Step::Tick),
+        6 => (0..RESOURCES.len(), 0u32..2, prop::bool::weighted(0.2), granted).prop_map(
             |(resource, source, late, granted)| Step::Totals { resource, source, late, granted },
         ),
-        1 => (0usize..3, any_delay()).prop_map(|(skip, behind_ms)| Step::Activation { skip, behind_ms }),
-        3 => (prop::collection::vec(any_act(), 1..4), any_delay())
+        3 => (0usize..3, any_delay()).prop_map(|(skip, behind_ms)| Step::Activation { skip, behind_ms }),
+        9 => (prop::collection::vec(any_act(), 1..4), any_delay())
             .prop_map(|(acts, behind_ms)| Step::Amend { acts, behind_ms }),
+        9 => (any_rows(), prop::bool::weighted(0.2))
+            .prop_map(|(rows, with_next)| Step::Rows { rows, with_next }),
+        1 => any_many_versions().prop_map(Step::Many),
     ]
 }
 

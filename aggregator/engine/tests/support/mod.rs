@@ -302,6 +302,7 @@ impl Written {
                 tiers_text(limits.default.tiers())
             )
             .unwrap();
+            text.push_str(&windows_and_quotas_text(&limits.default));
             for (key, value) in [
                 ("hard", limits.default.hard),
                 ("global", global_of(name, limits)),
@@ -327,6 +328,24 @@ impl Written {
 /// A global limit belongs to one resource, so a pattern has none.
 fn global_of(name: &str, limits: &model::ResourceLimits) -> Option<u64> {
     limits.global.filter(|_| !name.ends_with('*'))
+}
+
+/// Windows of whole seconds, and quotas of days and months.
+fn windows_and_quotas_text(limits: &model::DomainLimits) -> String {
+    let windows = limits.windows.iter();
+    let windows = windows.map(|of| format!("\"{}/{}s\"", of.limit, of.window_us / 1_000_000));
+    let quotas = limits.quotas.iter().map(|of| match of.unit {
+        model::Calendar::Day => format!("\"{}/day\"", of.limit),
+        _ => format!("\"{}/month\"", of.limit),
+    });
+    let (windows, quotas): (Vec<_>, Vec<_>) = (windows.collect(), quotas.collect());
+    let mut text = String::new();
+    for (key, all) in [("windows", windows), ("quota", quotas)] {
+        if !all.is_empty() {
+            writeln!(text, "{key} = [{}]", all.join(", ")).unwrap();
+        }
+    }
+    text
 }
 
 fn tiers_text(tiers: &[model::Tier]) -> String {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::known::Known;
 use super::log::START_US;
 use tollgate_engine::engine::{Counts, Engine, Fate, Rulings};
-use tollgate_limits::Limits;
+use tollgate_limits::{Limits, Own};
 use tollgate_shared::log_position::LogId;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Timestamp;
@@ -16,6 +16,7 @@ use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
+use tollgate_shared::wire::set_rows::SetRow;
 use tollgate_shared::wire::statement::{Scope, StatementKind};
 
 /// An engine, its log so far, and its last rulings.
@@ -88,6 +89,25 @@ impl Play {
         let version = self.offset + 100;
         self.acts.insert(version, Arc::new(act));
         self.activate(version)
+    }
+
+    /// One version of rows, each with a resource, a domain and its limits.
+    pub fn rows(&mut self, rows: &[(&str, &str, Own)]) -> Fate {
+        let mut limits = Limits::clone(self.engine.limits());
+        for (resource, domain, own) in rows {
+            let set = limits.with_own(resource, domain, Some(own));
+            limits = set.unwrap_or_else(|why| panic!("{why}"));
+        }
+        let row = |(resource, domain, own): &(&str, &str, Own)| SetRow {
+            resource: (*resource).into(),
+            domain: (*domain).into(),
+            rate: own.rate.clone(),
+            hard: own.hard.clone(),
+            limit: own.limit,
+        };
+        let version = self.offset + 100;
+        self.versions.insert(version, Arc::new(limits));
+        self.amend(Act::SetMany(rows.iter().map(row).collect()))
     }
 
     pub fn tick(&mut self, later_ms: u64) -> Fate {

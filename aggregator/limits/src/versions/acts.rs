@@ -1,7 +1,7 @@
 //! Describes an operator's act in one line of text, and says which pairs it concerns.
 
 use tollgate_shared::escape::{Escaped, escaped};
-use tollgate_shared::names::namespace;
+use tollgate_shared::names::{EVERYBODY, namespace};
 use tollgate_shared::networks::network_of_domain;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
@@ -108,6 +108,17 @@ pub fn concerns(act: &Act, (resource, configured): (&str, &str), domain: Option<
     }
 }
 
+/// Whether an act sets nothing but limits of single pairs: its rows name resources, not patterns, and domains that are
+/// neither addresses nor networks. An address has more than one spelling, so a row of one rules more than one pair.
+pub fn names_pairs(act: &Act) -> bool {
+    let is_pair = |row: &SetRow| {
+        let one_resource = !row.resource.ends_with('*');
+        let one_domain = &*row.domain != EVERYBODY && network_of_domain(&row.domain).is_none();
+        one_resource && one_domain
+    };
+    !act.rows().is_empty() && act.rows().iter().all(is_pair)
+}
+
 /// Whether a domain is another, or an address in it.
 fn is_within(domain: &str, of: &str) -> bool {
     let networks = || Some((network_of_domain(of)?, network_of_domain(domain)?));
@@ -206,6 +217,29 @@ mod tests {
             assert_eq!(concerns(&act, names, Some("10.1.2.3")), is_so, "{act:?}");
         }
         assert!(!concerns(&ban(None, "acme"), ("a", "a"), None));
+    }
+
+    #[test]
+    fn rows_of_addresses_networks_and_patterns_name_no_pairs() {
+        let row = |(resource, domain): (&str, &str)| SetRow {
+            resource: resource.into(),
+            domain: domain.into(),
+            rate: None,
+            hard: None,
+            limit: None,
+        };
+        let set = |names: &[(&str, &str)]| Act::SetMany(names.iter().copied().map(row).collect());
+        assert!(names_pairs(&set(&[("a", "acme"), ("b", "globex/7")])));
+        for other in [
+            ("a", "10.1.2.3"),
+            ("a", "::ffff:10.1.2.3"),
+            ("a", "10.0.0.0/8"),
+            ("a.*", "acme"),
+            ("a", "*"),
+        ] {
+            assert!(!names_pairs(&set(&[("a", "acme"), other])), "{other:?}");
+        }
+        assert!(!names_pairs(&set(&[])));
     }
 
     #[test]

@@ -187,6 +187,13 @@ impl EffectRecords {
         }
     }
 
+    /// Sets new limits for one scope, if it is known.
+    pub fn new_limits_of(&mut self, scope: &ScopeName, limits: &DomainLimits) {
+        if let Some(record) = self.scopes.get_mut(scope) {
+            record.limits(limits, false);
+        }
+    }
+
     /// Notes that an operator changed the counts of a pair.
     pub fn starts_anew(&mut self, scope: &ScopeName) {
         if let Some(record) = self.scopes.get_mut(scope) {

@@ -193,7 +193,7 @@ impl PartitionModel {
             if is_ban && over.bans(at_us) {
                 let limits = self.limits.of(resource);
                 let limits = limits.map(|limits| limits.of(domain)).unwrap_or_default();
-                let mut pair = StreamPair::new(&limits);
+                let mut pair = StreamPair::new(&limits).begun_at(self.step);
                 pair.set_over(over);
                 pair.rule_again(at_us);
                 self.table.add_pair(resource, domain, pair);
@@ -204,6 +204,7 @@ impl PartitionModel {
         let Some(pair) = self.table.pair_mut(resource, domain) else {
             return;
         };
+        pair.come_to(self.step);
         pair.set_over(over);
         match act {
             Act::Reset { .. } => pair.reset(),

@@ -39,6 +39,20 @@ pub enum LogInput<'a> {
         /// The versions up to the one that the activation names. Known versions are ignored.
         versions: Vec<(u64, Limits)>,
     },
+    /// A version that a limits activation brings and that differs from the one before it by the limits of single pairs
+    /// alone. A known version is ignored.
+    Rows {
+        /// The offset of the activation.
+        offset: u64,
+        /// When the log appended it, in microseconds.
+        appended_us: u64,
+        /// The version.
+        version: u64,
+        /// Its limits.
+        limits: Limits,
+        /// Resource and domain of these pairs, each once.
+        pairs: Vec<(String, String)>,
+    },
     /// An amendment that a limits activation brings. A known amendment is ignored.
     Amendment {
         /// The offset of the activation.

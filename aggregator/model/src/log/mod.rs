@@ -21,6 +21,7 @@ mod history;
 mod input;
 mod table;
 mod totals;
+mod versions;
 mod whole;
 
 use crate::effect::{EffectRecords, EffectViolation};
@@ -51,6 +52,8 @@ pub struct PartitionModel {
     /// `None` before the first limits activation.
     version: Option<u64>,
     limits: Limits,
+    /// How many versions were steps of the limits: all but those whose rows name single pairs.
+    step: u64,
     table: PairTable,
     /// By (resource, source partition): the source offset of the last applied total.
     last_totals: BTreeMap<(String, u32), u64>,
@@ -109,6 +112,16 @@ impl PartitionModel {
                 appended_us,
                 versions,
             } => self.new_limits(*offset, self.effective_us(*appended_us), versions),
+            LogInput::Rows {
+                offset,
+                appended_us,
+                version,
+                limits,
+                pairs,
+            } => {
+                let at = (*offset, self.effective_us(*appended_us));
+                self.new_rows(at, *version, limits, pairs)
+            }
             LogInput::Amendment {
                 offset,
                 appended_us,
@@ -278,11 +291,12 @@ impl PartitionModel {
             return self.not_ruled(NotRuled::TooOld);
         }
         let (resource, domain) = (entry.resource, entry.domain);
-        let new_pair = || new_pair(limits, domain, over);
+        let step = self.step;
+        let new_pair = || new_pair(limits, domain, over).begun_at(step);
         let scope = || ScopeName::new(resource, Some(domain));
         let (cap, slot) = (self.limits.pairs_per_partition_max, self.slot());
         let (before, now_us, ruled);
-        if let Some(found) = rule_stored(&mut self.table, limits.is_some(), at_us, entry) {
+        if let Some(found) = rule_stored(&mut self.table, (step, limits.is_some()), at_us, entry) {
             (before, now_us, ruled) = found;
         } else if !self.table.is_full(cap, slot) {
             let mut pair = new_pair();
@@ -369,34 +383,6 @@ impl PartitionModel {
         outcome.tick_counted = true;
         outcome
     }
-
-    fn new_limits(&mut self, offset: u64, at_us: u64, versions: &[(u64, Limits)]) -> RecordOutcome {
-        let before = self.table.denials_in_force(at_us);
-        for (version, limits) in versions {
-            if self.version.is_none_or(|known| known < *version) {
-                self.version = Some(*version);
-                self.over_us = self.over_us.max(at_us);
-                self.limits = limits.clone();
-                self.table.new_limits(at_us, limits);
-                if let Some(effect) = &mut self.effect {
-                    effect.new_limits(|scope| totals::limits_of(limits, scope));
-                }
-            }
-        }
-        let mut outcome = RecordOutcome::default();
-        let position = ModelPosition { offset, entry: 0 };
-        for (scope, denial) in before {
-            let denied = self.table.denied(&scope);
-            if ends_differ(Some(denial), denied) {
-                outcome.changes.push(ScopeChange {
-                    scope,
-                    position,
-                    denied,
-                });
-            }
-        }
-        outcome
-    }
 }
 
 /// The instant of a hit: its stamp, moved by the error of the agent's clock, and never later than the last
@@ -451,11 +437,12 @@ fn new_pair(limits: Option<&ResourceLimits>, domain: &str, over: Over) -> Stream
 /// Rules an entry on its pair, if that is stored: the denial before it, and the pair's time after it.
 fn rule_stored(
     table: &mut PairTable,
-    is_limited: bool,
+    (step, is_limited): (u64, bool),
     at_us: u64,
     entry: &HitEntry<'_>,
 ) -> Option<(Option<Denial>, u64, EntryOutcome)> {
     let pair = table.pair_mut(entry.resource, entry.domain)?;
+    pair.come_to(step);
     let before = pair.denied();
     let stayed_us = pair.stays_until_us();
     let ruled = rule(pair, is_limited, at_us, entry);

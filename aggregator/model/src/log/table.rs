@@ -118,24 +118,24 @@ impl PairTable {
 
     /// Puts every pair under new limits, and rules the denials in force again at the later of
     /// the pair's time and `at_us`.
-    pub fn new_limits(&mut self, at_us: u64, limits: &Limits) {
+    pub fn new_limits(&mut self, step: u64, at_us: u64, limits: &Limits) {
         for (resource, domains) in &mut self.pairs {
             let limits = limits.of(resource);
             for (domain, pair) in domains {
                 match limits {
                     Some(limits) => {
-                        pair.new_version(at_us, &limits.of(domain));
+                        pair.new_version(step, at_us, &limits.of(domain));
                     }
                     None => {
                         // The resource has no limits any more, so only a ban denies it.
-                        pair.no_limits(at_us);
+                        pair.no_limits(step, at_us);
                     }
                 }
             }
         }
         for (resource, whole) in &mut self.wholes {
             let limits = limits.of(resource);
-            whole.new_limit(at_us, limits.and_then(|limits| limits.global));
+            whole.new_version(step, at_us, limits.and_then(|limits| limits.global));
         }
         self.look_again();
     }

@@ -53,8 +53,9 @@ impl PartitionModel {
         if is_new && let Some(effect) = &mut self.effect {
             effect.enters(&ScopeName::new(total.resource, None));
         }
-        let mut fresh = WholeResource::default();
+        let mut fresh = WholeResource::begun_at(self.step);
         let whole = self.table.whole_mut(total.resource).unwrap_or(&mut fresh);
+        whole.come_to(self.step);
         let before = whole.denied();
         for part in &total.parts {
             let at_us = part.ms.saturating_mul(APPEND_UNIT_US);

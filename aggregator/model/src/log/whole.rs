@@ -14,7 +14,7 @@ use crate::hits::has_left;
 use crate::instants::{FOR_EVER_US, first_instant};
 use crate::limits::Window;
 use crate::rules::SECOND_US;
-use crate::stream::{Denial, SLOT_US, STAYS_US, rest_us};
+use crate::stream::{Denial, SLOT_US, STAYS_US, STEPS_MAX, rest_us};
 use crate::verdict::{Cause, End};
 use crate::window::WindowState;
 
@@ -33,6 +33,9 @@ pub struct TotalCount {
 #[derive(Clone, Debug, Default)]
 pub struct WholeResource {
     second: WindowState,
+    /// The step of the limits at its last ruling, and the global limits by the steps since then that changed them.
+    step: u64,
+    missed: Vec<(u64, Option<u64>)>,
     time_us: u64,
     denied: Option<Denial>,
     /// As for a pair: see [`crate::StreamPair`].
@@ -40,6 +43,31 @@ pub struct WholeResource {
 }
 
 impl WholeResource {
+    /// A resource without copies, begun at a step of the limits.
+    pub(crate) fn begun_at(step: u64) -> Self {
+        Self {
+            step,
+            ..Self::default()
+        }
+    }
+
+    /// Brings it under a step of the limits, as [`crate::StreamPair`] comes under one.
+    pub(crate) fn come_to(&mut self, step: u64) {
+        let oldest = step.saturating_sub(STEPS_MAX);
+        if self.step < oldest {
+            let as_one = self.missed.partition_point(|(of, _)| *of <= oldest);
+            self.missed.drain(..as_one.saturating_sub(1));
+        }
+        for (_, limit) in std::mem::take(&mut self.missed) {
+            // State of a limit that a version removes is forgotten.
+            self.second = match limit {
+                Some(limit) => self.second.carried_to(second(limit)),
+                None => WindowState::default(),
+            };
+        }
+        self.step = step;
+    }
+
     /// Counts `n` copies at `at_us`. [`Self::rule_denial`] rules the denial after a total's last copies.
     pub fn hits(&mut self, limit: u64, at_us: u64, n: u64, unguarded: bool) -> TotalCount {
         self.time_us = self.time_us.max(at_us);
@@ -84,24 +112,30 @@ impl WholeResource {
             .is_some_and(|rests_us| (self.time_us + rests_us) / SLOT_US < slot)
     }
 
-    /// Applies a new version whose record has the instant `at_us`: a denial that is still in force is ruled
-    /// again; no denial is started.
+    /// Applies a new version, by which it is ruled at once.
     pub fn new_limit(&mut self, at_us: u64, limit: Option<u64>) {
+        self.new_version(self.step, at_us, limit);
+        self.come_to(self.step);
+    }
+
+    /// Applies a step of the limits whose record has the instant `at_us`: a denial that is still in force is ruled
+    /// again; no denial is started.
+    pub(crate) fn new_version(&mut self, step: u64, at_us: u64, limit: Option<u64>) {
+        if self.missed.last().is_none_or(|(_, last)| *last != limit) {
+            self.missed.push((step, limit));
+        }
         let now_us = self.time_us.max(at_us);
-        let in_force = self
-            .denied
-            .is_some_and(|denial| denial.end.is_after(now_us));
+        let ends_after = |us| self.denied.is_some_and(|denial| denial.end.is_after(us));
+        let (is_ruled, in_force) = (ends_after(at_us), ends_after(now_us));
+        if is_ruled {
+            self.come_to(step);
+        }
         if in_force {
             self.rests_us = None;
         }
         self.denied = match limit {
             Some(limit) if in_force => self.denial_at(limit, now_us),
             _ => None,
-        };
-        // State of a limit that a version removes is forgotten.
-        self.second = match limit {
-            Some(limit) => self.second.carried_to(second(limit)),
-            None => WindowState::default(),
         };
     }
 

@@ -1,5 +1,6 @@
 //! A limits version in the model's types.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tollgate_limits::{
@@ -72,6 +73,19 @@ pub fn with_rows(
         }
     }
     after
+}
+
+/// The wanted pairs of rate-limited resources that rows name, each once.
+pub fn pairs_of(
+    limits: &Limits,
+    rows: &[SetRow],
+    wanted: &dyn Fn(&str, &str) -> bool,
+) -> Vec<(String, String)> {
+    let of_rates = rows
+        .iter()
+        .filter(|row| limits.rate(&row.resource).is_some() && wanted(&row.resource, &row.domain));
+    let pairs = of_rates.map(|row| (row.resource.to_string(), row.domain.to_string()));
+    pairs.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Whether an entry may rule a pair that is wanted. An address or a network rules other names, too, and an entry under a

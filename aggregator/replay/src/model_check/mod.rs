@@ -24,9 +24,10 @@ use tollgate_shared::wire::hits::HitBatch;
 use tollgate_shared::wire::record::{Record, Totals, needs_tag};
 
 pub use entries::{cause_to_wire, entry_to_model, total_to_model};
+pub use limits::pairs_of;
 pub use limits::{act_to_model, to_model};
 use limits::{to_model_of, with_rows};
-use tollgate_limits::versions::{LimitsBook, Version};
+use tollgate_limits::versions::{LimitsBook, Version, names_pairs};
 use tollgate_log::Delivered;
 
 /// Versions by number, as in the log: limits, and operators' acts beside them.
@@ -210,6 +211,19 @@ fn feed_activation<'a>(
     let from = known.map_or(Bound::Unbounded, Bound::Excluded);
     for (version, brought) in versions.all.range((from, Bound::Included(activated))) {
         let input = match brought {
+            Brought::Rows(limits, act) if names_pairs(act) && model.version().is_some() => {
+                let rows = act.rows();
+                let pairs = pairs_of(limits, rows, wanted);
+                let limits = with_rows(model.limits(), limits, rows, wanted);
+                fed.versions.push((*version, limits.clone()));
+                LogInput::Rows {
+                    offset,
+                    appended_us,
+                    version: *version,
+                    limits,
+                    pairs,
+                }
+            }
             Brought::Limits(limits) | Brought::Rows(limits, _) => {
                 let limits = match brought {
                     Brought::Rows(_, act) if model.version().is_some() => {

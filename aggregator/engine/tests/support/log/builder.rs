@@ -6,15 +6,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tollgate_limits::Limits;
+use tollgate_model as model;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
 use tollgate_shared::wire::record::{LimitsActivation, RecordPen, Tick, Total};
+use tollgate_shared::wire::set_rows::SetRow;
 
 use super::super::{DOMAINS, NETWORKS, RESOURCES, Written};
-use super::{AGENTS, Brought, Entry, Input, LOG, Log, OneAct, OneHit, START_US, Sequence, Step};
+use super::{
+    AGENTS, Brought, Entry, Input, LOG, Log, ManyVersions, OneAct, OneHit, OneRow, START_US,
+    Sequence, Step,
+};
 
 struct Builder {
     log: Log,
@@ -22,6 +28,11 @@ struct Builder {
     next_version: usize,
     /// The version that was brought in last.
     known: u64,
+    /// The version whose limits are in force.
+    in_force: u64,
+    /// How many kinds of changes many versions may make. Quotas, the last kind, only if there is no cap: for how long a
+    /// pair with one stays there after an amendment is not the same in engine and model.
+    changes: u8,
     version_numbers: Vec<u64>,
     sequences: [u64; AGENTS.len()],
     last_totals: BTreeMap<(usize, u32), u64>,
@@ -30,8 +41,12 @@ struct Builder {
 
 /// The log of these versions and steps.
 pub(super) fn build(versions: &[Written], steps: &[(u64, Step)]) -> Log {
-    let numbers: Vec<u64> = (0..versions.len() as u64).map(|n| 3 + 1_000 * n).collect();
+    let numbers: Vec<u64> = (0..versions.len() as u64)
+        .map(|n| 3 + 1_000_000 * n)
+        .collect();
     let written: BTreeMap<u64, Written> = numbers.iter().copied().zip(versions.to_vec()).collect();
+    let is_capped = versions.iter().any(|written| written.pairs_max < 1_000);
+    let changes = if is_capped { 7 } else { 8 };
     let limits = written.iter();
     let versions = limits.map(|(n, written)| (*n, Arc::new(written.for_the_engine())));
     let mut builder = Builder {
@@ -46,6 +61,8 @@ pub(super) fn build(versions: &[Written], steps: &[(u64, Step)]) -> Log {
         now_ms: START_US / 1_000,
         next_version: 0,
         known: 0,
+        in_force: 0,
+        changes,
         version_numbers: numbers,
         sequences: [1; AGENTS.len()],
         last_totals: BTreeMap::new(),
@@ -71,6 +88,8 @@ pub(super) fn build(versions: &[Written], steps: &[(u64, Step)]) -> Log {
             } => builder.totals(*resource, *source, *late, granted),
             Step::Activation { skip, behind_ms } => builder.activate(*skip, *behind_ms),
             Step::Amend { acts, behind_ms } => builder.amend(acts, *behind_ms),
+            Step::Rows { rows, with_next } => builder.rows(rows, *with_next),
+            Step::Many(many) => builder.many(many),
         }
     }
     builder.log
@@ -185,7 +204,10 @@ impl Builder {
         let brought = self.next_version..=target;
         let versions = brought.map(|n| self.version_numbers[n]).collect();
         let version = self.version_numbers[target];
-        self.next_version = self.next_version.max(target + 1);
+        if self.next_version <= target {
+            self.next_version = target + 1;
+            self.in_force = version;
+        }
         self.known = self.known.max(version);
         self.push_activation(version, behind_ms, Input::Limits(versions));
     }
@@ -210,6 +232,99 @@ impl Builder {
             brought.push((self.known, act));
         }
         self.push_activation(self.known, behind_ms, Input::Amendments(brought));
+    }
+}
+
+impl Builder {
+    /// A version of these rows, as far as the limits in force name their resources.
+    fn rows(&mut self, rows: &[OneRow], with_next: bool) {
+        let mut written = self.log.written[&self.in_force].clone();
+        let mut named = Vec::new();
+        for row in rows {
+            let Some(resource) = written.resources.get_mut(RESOURCES[row.resource]) else {
+                continue;
+            };
+            let domain = DOMAINS[row.domain];
+            match row.own == model::DomainOverride::default() {
+                true => drop(resource.domains.remove(domain)),
+                false => drop(resource.domains.insert(domain.to_owned(), row.own.clone())),
+            }
+            named.push(SetRow {
+                resource: RESOURCES[row.resource].into(),
+                domain: domain.into(),
+                rate: None,
+                hard: None,
+                limit: None,
+            });
+        }
+        if named.is_empty() {
+            return;
+        }
+        let row_version = self.put_version(&written, Arc::new(written.for_the_engine()));
+        let act = Arc::new(Act::SetMany(named));
+        self.log.versions.rows.insert(row_version, act);
+        let mut brought = vec![row_version];
+        if with_next && self.next_version < self.version_numbers.len() {
+            self.in_force = self.version_numbers[self.next_version];
+            self.known = self.in_force;
+            self.next_version += 1;
+            brought.push(self.known);
+        }
+        self.push_activation(self.known, 0, Input::Limits(brought));
+    }
+
+    /// Many versions at once, which pairs without a denial sleep through.
+    fn many(&mut self, many: &ManyVersions) {
+        let now = self.log.written[&self.in_force].clone();
+        let mut other = now.clone();
+        let (what, limit) = many.change;
+        for resource in other.resources.values_mut() {
+            change(resource, (what % self.changes, limit));
+        }
+        let both = [now, other].map(|written| {
+            let limits = Arc::new(written.for_the_engine());
+            (written, limits)
+        });
+        let brought = (0..many.len).map(|number| {
+            let is_other = many.from <= number && (number < many.to || many.to < many.from);
+            let (written, limits) = &both[usize::from(is_other)];
+            self.put_version(written, limits.clone())
+        });
+        let brought = brought.collect();
+        self.push_activation(self.known, 0, Input::Limits(brought));
+    }
+
+    fn put_version(&mut self, written: &Written, limits: Arc<Limits>) -> u64 {
+        self.known += 1;
+        self.in_force = self.known;
+        self.log.written.insert(self.known, written.clone());
+        self.log.versions.limits.insert(self.known, limits);
+        self.known
+    }
+}
+
+/// Changes limits, and sometimes the shape of the state that they need.
+fn change(resource: &mut model::ResourceLimits, (what, limit): (u8, u64)) {
+    let default = &mut resource.default;
+    match what {
+        0 => default.hard = Some(limit),
+        1 => resource.global = Some(limit),
+        2 => drop(default.tiers.as_mut().unwrap().pop()),
+        3 | 4 => {
+            if let Some(tier) = default.tiers.as_mut().unwrap().last_mut() {
+                (tier.limit, tier.cooldown_us) = (limit, tier.cooldown_us + u64::from(what == 3));
+            }
+        }
+        5 => default.windows.push(model::Window {
+            limit,
+            window_us: limit * 1_000_000,
+        }),
+        6 => default.hard = None,
+        _ => default.quotas.push(model::Quota {
+            limit,
+            unit: [model::Calendar::Day, model::Calendar::Month][usize::from(limit < 3)],
+            zone: model::Zone::fixed(0),
+        }),
     }
 }
 

@@ -1,5 +1,8 @@
 //! Records and acts in the model's types: the same content, without types of the engine.
 
+use std::collections::BTreeSet;
+
+use tollgate_limits::versions::names_pairs;
 use tollgate_model::log;
 
 use super::*;
@@ -70,6 +73,13 @@ fn part_for_the_model((ms, copies): &(u64, u32)) -> log::TotalPart {
     }
 }
 
+/// The pairs that rows name, each once.
+fn pairs_of(act: &Act) -> Vec<(String, String)> {
+    let pairs = act.rows().iter();
+    let pairs = pairs.map(|row| (row.resource.to_string(), row.domain.to_string()));
+    pairs.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
 impl Input {
     /// Applies the record to the model.
     pub fn apply(
@@ -130,11 +140,36 @@ impl Input {
             }
             Self::Limits(versions) => {
                 let of = |version| (version, log.written[&version].for_the_model());
-                slow.apply(&log::LogInput::Limits {
-                    offset,
-                    appended_us,
-                    versions: versions.iter().copied().map(of).collect(),
-                })
+                let pairs_of = |version: &u64| {
+                    let act = log.versions.rows.get(version);
+                    act.filter(|act| names_pairs(act)).map(|act| pairs_of(act))
+                };
+                if versions.iter().all(|version| pairs_of(version).is_none()) {
+                    return slow.apply(&log::LogInput::Limits {
+                        offset,
+                        appended_us,
+                        versions: versions.iter().copied().map(of).collect(),
+                    });
+                }
+                let mut all = log::RecordOutcome::default();
+                for version in versions {
+                    let input = match pairs_of(version) {
+                        None => log::LogInput::Limits {
+                            offset,
+                            appended_us,
+                            versions: vec![of(*version)],
+                        },
+                        Some(pairs) => log::LogInput::Rows {
+                            offset,
+                            appended_us,
+                            version: *version,
+                            limits: of(*version).1,
+                            pairs,
+                        },
+                    };
+                    all.changes.extend(slow.apply(&input).changes);
+                }
+                all
             }
         }
     }
