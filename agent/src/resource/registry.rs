@@ -115,12 +115,12 @@ impl Resources {
 
     /// The limits of a resource have changed.
     pub(crate) fn limits_changed(&self) {
-        self.changes.fetch_add(1, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
     /// How often limits of a resource have changed.
     pub(crate) fn limits_changes(&self) -> u64 {
-        self.changes.load(Ordering::Relaxed)
+        self.changes.load(Ordering::Acquire)
     }
 
     /// The resources whose limits are doubted and for which `is_due` is true; the others stay doubted.

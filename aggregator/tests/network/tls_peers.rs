@@ -132,13 +132,11 @@ fn a_certificate_whose_ca_was_removed_after_its_handshake_opens_nothing() {
     assert!(found, "{}", String::from_utf8_lossy(&rest));
 }
 
-#[test]
-fn a_peer_that_sends_without_pause_keeps_no_other_from_its_turn() {
-    let fleet = Fleet::start();
-    let token = std::fs::read(fleet.path().join("keys/checkout.token")).expect("read");
+/// Sends without pause to the port for agents, with this token, while another agent connects. Returns the bytes.
+fn sent_beside_an_agent(fleet: &Fleet, token: &[u8]) -> usize {
     let token = Token::new(token.trim_ascii());
     let mut peer = Peer::connect(fleet.path(), fleet.served.agents, None);
-    assert!(peer.send(&opening_with(SocketType::Dealer, Some(&token))));
+    peer.send(&opening_with(SocketType::Dealer, Some(&token)));
     let ends = Arc::<AtomicBool>::default();
     let flood = std::thread::spawn({
         let ends = Arc::clone(&ends);
@@ -151,13 +149,22 @@ fn a_peer_that_sends_without_pause_keeps_no_other_from_its_turn() {
             sent
         }
     });
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(300));
     let agent = fleet.agent("checkout", "checkout-1");
     let free = agent.rate("api.free");
     until("another agent is limited", || {
         free.hit("acme").is_ok_and(|answer| !answer.blind())
     });
     ends.store(true, Ordering::Relaxed);
-    let sent = flood.join().expect("no panic");
+    flood.join().expect("no panic")
+}
+
+#[test]
+fn a_peer_that_sends_without_pause_keeps_no_other_from_its_turn() {
+    let fleet = Fleet::start();
+    let token = std::fs::read(fleet.path().join("keys/checkout.token")).expect("read");
+    let sent = sent_beside_an_agent(&fleet, &token);
     assert!(1 << 20 < sent, "it sent only {sent} bytes");
+    // And one that is refused, and does not stop.
+    sent_beside_an_agent(&fleet, b"tg1_unknown");
 }

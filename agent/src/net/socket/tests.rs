@@ -114,8 +114,8 @@ async fn the_reason_of_a_refusal_forges_no_line() {
     assert!(long.to_string().len() < 1_100);
 }
 
-/// The address of a listener that answers no more connections, as behind a firewall that drops packets; and what keeps it
-/// so.
+/// The address of a listener that answers no more connections, as behind a firewall that drops packets; and what
+/// keeps it so.
 async fn mute() -> (SocketAddr, (TcpListener, Vec<TcpStream>)) {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -115,7 +115,8 @@ impl Engine {
 
     /// States the ban instead of a lift where a banned domain is not full any more: copies came back, or copies limit
     /// its resource no more. The same for any other denial that has followed from the ban. Checks the statements of a
-    /// record from the `from`th on: a denial that a lift ended is not here any more, unless it was stated again behind it.
+    /// record from the `from`th on: a denial that a lift ended is not here any more, unless it was stated again behind
+    /// it.
     pub(super) fn keep_banned(&mut self, from: usize, rulings: &mut Rulings) {
         if self.amended.len() == 0 {
             return;

@@ -342,20 +342,19 @@ impl Engine {
             let ruled = (at, amended.is_banned(at), ruled);
             self.entry_beside(common, context, ahead, ruled, rulings);
         }
-        if before.is_none() && denial.is_none() {
-            // Almost every entry ends here: its pair was not denied, and is not.
-            return;
+        // Almost every entry ends here: its pair was not denied, and is not.
+        if before.is_some() || denial.is_some() {
+            let standing = ScopeStanding {
+                identity: ahead.identity,
+                position: common.position_of(ahead),
+                now,
+                over: self.now(),
+                before,
+                denial,
+            };
+            let names = || (context.shared_name(), Some(hit.domain.into()));
+            self.denials.follow(standing, names, rulings);
         }
-        let standing = ScopeStanding {
-            identity: ahead.identity,
-            position: common.position_of(ahead),
-            now,
-            over: self.now(),
-            before,
-            denial,
-        };
-        let names = || (context.shared_name(), Some(hit.domain.into()));
-        self.denials.follow(standing, names, rulings);
     }
 
     /// Frees evicted pairs for a new one.

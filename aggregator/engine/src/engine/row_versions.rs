@@ -5,7 +5,8 @@
 //! set sandbox, acme, limit 9     the denied scopes of sandbox are checked again
 //! ```
 //!
-//! A version costs as much as it has rows, however many denials are in force. Ascending by identity, a slice at a time.
+//! On limits of rates a version costs as much as it has rows, however many denials are in force; one with a row on copies
+//! checks all denied scopes of copies. Ascending by identity, a slice at a time.
 //! Knows nothing of how rows are written. What stays true: a pair that no row names has the same limits before and after
 //! the version, and is not ruled again: a denial that its limits justify has the same end at any later instant before
 //! that end.

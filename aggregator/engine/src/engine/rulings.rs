@@ -209,7 +209,7 @@ pub struct Counts {
     pub refunds_not_found: u64,
     /// Stamped more than 10 minutes before their append: only counted.
     pub too_old: u64,
-    /// On a resource without limits that its namespace lets through: only counted.
+    /// On a resource without limits that its namespace lets through, or that copies limit: only counted.
     pub unconfigured: u64,
     /// Of a new pair at the cap: only counted.
     pub at_cap: u64,

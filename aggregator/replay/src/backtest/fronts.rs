@@ -6,8 +6,8 @@
 //! partition 2   ──────────────► end
 //! ```
 //!
-//! Knows nothing of what records mean. What stays true: all partitions advance together, so that however much of a log is
-//! read, no more than a batch of each partition waits for records of others.
+//! Knows nothing of what records mean. What stays true: all partitions advance together, so that however much of a log
+//! is read, no more than a batch of each partition waits for records of others.
 
 use tollgate_log::Delivered;
 use tollgate_shared::time::Timestamp;
@@ -63,6 +63,8 @@ impl Fronts {
                 ReadStep::Records(records) => {
                     let last = records.last().map(|record| record.appended);
                     front.upto = last.unwrap_or(front.upto);
+                    // A busy partition has more each time: what came after `now` is for the next look.
+                    front.is_at_end = now <= front.upto;
                     return Ok(Some((front.partition, records)));
                 }
                 ReadStep::Gone { wanted, next } => {
@@ -124,6 +126,32 @@ mod tests {
 
     fn at(second: u64) -> Timestamp {
         Timestamp::from_millis(second * 1_000)
+    }
+
+    /// A partition that has a record of each second.
+    struct Endless(u64);
+
+    impl Cursor for Endless {
+        fn read(&mut self) -> Result<ReadStep, SourceError> {
+            self.0 += 1;
+            Ok(ReadStep::Records(vec![Delivered {
+                offset: self.0,
+                appended: at(self.0),
+                bytes: Vec::new().into(),
+            }]))
+        }
+    }
+
+    #[test]
+    fn a_partition_without_an_end_is_read_up_to_now() {
+        let mut fronts = Fronts::new(vec![(0, Box::new(Endless(0)) as Box<dyn Cursor>)]);
+        for now in [5, 6] {
+            assert!(fronts.is_behind());
+            while fronts.read(at(now)).expect("memory").is_some() {}
+            assert_eq!(fronts.upto(), at(now));
+            assert!(!fronts.is_behind());
+            fronts.look_again();
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ counters! {
         late = "tollgate_hits_late_total", "Hits that arrived too late to rule: their pair had already seen newer ones.",
         duplicates = "tollgate_entries_duplicate_total", "Entries of batches seen before.",
         not_ruled = "tollgate_entries_not_ruled_total", "Entries of hits that were not ruled: too old, in a batch that is 128 behind its agent's newest, of a new pair at the cap, of too many agents, or in the wrong partition.",
-        unconfigured = "tollgate_entries_unconfigured_total", "Entries on resources without limits.",
+        unconfigured = "tollgate_entries_unconfigured_total", "Entries on resources without limits on their rate.",
         global_excess = "tollgate_hits_global_excess_total", "Hits beyond global limits.",
         corrections = "tollgate_clock_corrections_total", "Records whose agent's clock was wrong by more than 250 ms.",
         foreign = "tollgate_records_foreign_total", "Ticks and identities of another log.",

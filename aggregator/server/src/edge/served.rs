@@ -94,7 +94,8 @@ async fn send_reason(connection: &Connection, reason: String) {
             };
             match connection.wire.try_read(&mut bytes) {
                 Ok(0) => return,
-                Ok(_) => {}
+                // However much it sends, the others have their turn, and its time ends.
+                Ok(_) => tokio::task::coop::consume_budget().await,
                 Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {
                     let ready = connection.wire.ready(interest).await;
                     if ready.is_err() {

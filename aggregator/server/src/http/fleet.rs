@@ -114,13 +114,14 @@ pub(super) async fn gather<V: OwnView>(
     let mut answers = ask_all(&others.client, others.of(&missing), uri).await;
     let mut all = vec![&mut view];
     all.extend(&mut answers);
-    leave_out_older(&mut all, list);
+    let left_out = leave_out_older(&mut all, list);
     for answer in answers {
         let theirs = missing_in(&answer);
         let answered: BTreeSet<u32> = missing.difference(&theirs).copied().collect();
         merge(&mut view, &answer, &answered, list);
         missing.retain(|partition| !answered.contains(partition));
     }
+    missing.extend(left_out);
     finish(&mut view, list);
     view["partitions_missing"] = missing.into_iter().collect();
     Some(FromFleet::Fleet(view))

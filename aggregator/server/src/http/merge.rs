@@ -38,20 +38,26 @@ pub(super) fn missing_in(view: &Value) -> BTreeSet<u32> {
 }
 
 /// Empties answers whose window ended before another's began: their counts are of another time, and rates over the
-/// merged window would be wrong. Windows follow the log's time, so only a member that reads the log late has such a one.
-pub(super) fn leave_out_older(answers: &mut [&mut Value], list: &List) {
+/// merged window would be wrong. Windows follow the log's time, so only a member that reads the log late has such a
+/// one. Returns the partitions of what is left out.
+pub(super) fn leave_out_older(answers: &mut [&mut Value], list: &List) -> BTreeSet<u32> {
+    let mut left_out = BTreeSet::new();
     let starts = answers
         .iter()
         .filter_map(|answer| answer["from_us"].as_u64());
     let Some(start) = starts.max() else {
-        return;
+        return left_out;
     };
     for answer in answers {
         if answer["to_us"].as_u64().is_some_and(|end| end < start) {
+            let rows = answer[list.rows].as_array().into_iter().flatten();
+            let partitions = rows.filter_map(|row| row["partition"].as_u64());
+            left_out.extend(partitions.filter_map(|n| u32::try_from(n).ok()));
             answer[list.rows] = Value::Array(Vec::new());
             answer["short_by_max"] = 0.into();
         }
     }
+    left_out
 }
 
 /// Merges the rows of partitions that were asked for, and the fields that concern all rows of an answer.
@@ -199,7 +205,12 @@ mod tests {
         let mut others = [member(1, 199, 2), member(2, 200, 3)];
         let mut all = vec![&mut view];
         all.extend(&mut others);
-        leave_out_older(&mut all, &list);
+        let left_out = leave_out_older(&mut all, &list);
+        assert_eq!(
+            left_out,
+            BTreeSet::from([0]),
+            "they are missing in the list"
+        );
         for (partition, answer) in [1, 2].into_iter().zip(&others) {
             merge(&mut view, answer, &BTreeSet::from([partition]), &list);
         }

@@ -147,9 +147,9 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Runs every round: ours, the peer with a key at hand, and the peer with one built for the call. Each of them begins
-    /// a third of the rounds, and none calls names that another one has just called: whoever came second would find them
-    /// in the caches.
+    /// Runs every round: ours, the peer with a key at hand, and the peer with one built for the call. Each of them
+    /// begins a third of the rounds, and none calls names that another one has just called, which the caches would
+    /// have.
     fn of(session: &Session, looped: &Loop, calls: &Calls, setting: &Setting) -> Self {
         let governor = Governor::knowing(calls);
         let mut rounds = Self::default();

@@ -138,39 +138,48 @@ impl Input {
                 }
                 all
             }
-            Self::Limits(versions) => {
-                let of = |version| (version, log.written[&version].for_the_model());
-                let pairs_of = |version: &u64| {
-                    let act = log.versions.rows.get(version);
-                    act.filter(|act| names_pairs(act)).map(|act| pairs_of(act))
-                };
-                if versions.iter().all(|version| pairs_of(version).is_none()) {
-                    return slow.apply(&log::LogInput::Limits {
-                        offset,
-                        appended_us,
-                        versions: versions.iter().copied().map(of).collect(),
-                    });
-                }
-                let mut all = log::RecordOutcome::default();
-                for version in versions {
-                    let input = match pairs_of(version) {
-                        None => log::LogInput::Limits {
-                            offset,
-                            appended_us,
-                            versions: vec![of(*version)],
-                        },
-                        Some(pairs) => log::LogInput::Rows {
-                            offset,
-                            appended_us,
-                            version: *version,
-                            limits: of(*version).1,
-                            pairs,
-                        },
-                    };
-                    all.changes.extend(slow.apply(&input).changes);
-                }
-                all
-            }
+            Self::Limits(versions) => apply_versions(entry, versions, log, slow),
         }
     }
+}
+
+/// Versions of one activation: one by one, if any of them is of rows that name pairs.
+fn apply_versions(
+    entry: &Entry,
+    versions: &[u64],
+    log: &Log,
+    slow: &mut model::PartitionModel,
+) -> log::RecordOutcome {
+    let (offset, appended_us) = (entry.offset, entry.appended.as_micros());
+    let of = |version| (version, log.written[&version].for_the_model());
+    let pairs_of = |version: &u64| {
+        let act = log.versions.rows.get(version);
+        act.filter(|act| names_pairs(act)).map(|act| pairs_of(act))
+    };
+    if versions.iter().all(|version| pairs_of(version).is_none()) {
+        return slow.apply(&log::LogInput::Limits {
+            offset,
+            appended_us,
+            versions: versions.iter().copied().map(of).collect(),
+        });
+    }
+    let mut all = log::RecordOutcome::default();
+    for version in versions {
+        let input = match pairs_of(version) {
+            None => log::LogInput::Limits {
+                offset,
+                appended_us,
+                versions: vec![of(*version)],
+            },
+            Some(pairs) => log::LogInput::Rows {
+                offset,
+                appended_us,
+                version: *version,
+                limits: of(*version).1,
+                pairs,
+            },
+        };
+        all.changes.extend(slow.apply(&input).changes);
+    }
+    all
 }
