@@ -84,7 +84,7 @@ pub mod ring {
         /// # Errors
         ///
         /// [`Full`].
-        pub fn write_chunk_uninit(&mut self, words: usize) -> Result<Room<'_>, Full> {
+        pub fn write_chunk_uninit(&mut self, words: usize) -> Result<RingRoom<'_>, Full> {
             let waiting = self.written - self.shared.taken.load(Ordering::Acquire);
             if self.capacity < waiting + words {
                 return Err(Full);
@@ -92,7 +92,7 @@ pub mod ring {
             let Self {
                 shared, written, ..
             } = self;
-            Ok(Room { shared, written })
+            Ok(RingRoom { shared, written })
         }
 
         /// Whether the reading end is dropped.
@@ -109,12 +109,12 @@ pub mod ring {
 
     /// Room for words in a ring.
     #[derive(Debug)]
-    pub struct Room<'p> {
+    pub struct RingRoom<'p> {
         shared: &'p RingShared,
         written: &'p mut usize,
     }
 
-    impl Room<'_> {
+    impl RingRoom<'_> {
         /// Writes the words, and then shows them all at once. Returns how many there are.
         pub fn fill_from_iter(self, words: impl Iterator<Item = u64>) -> usize {
             let mut list = self.shared.words.lock().expect("no poison");

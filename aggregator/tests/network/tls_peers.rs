@@ -86,20 +86,21 @@ impl Peer {
     /// What arrives until the other side closes the connection.
     fn rest(&mut self) -> Vec<u8> {
         let (stream, session) = (&self.stream, &mut self.session);
-        self.runtime
-            .block_on(timeout(DEADLINE, async {
-                let (mut all, mut read) = (Vec::new(), vec![0; 64 << 10]);
-                loop {
-                    match session.read(stream, &mut read) {
-                        Ok(0) => return all,
-                        Ok(some) => all.extend_from_slice(&read[..some]),
-                        Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                            tokio::time::sleep(Duration::from_millis(1)).await;
-                        }
-                        Err(_) => return all,
+        let until_closed = async {
+            let (mut all, mut read) = (Vec::new(), vec![0; 64 << 10]);
+            loop {
+                match session.read(stream, &mut read) {
+                    Ok(0) => return all,
+                    Ok(some) => all.extend_from_slice(&read[..some]),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
                     }
+                    Err(_) => return all,
                 }
-            }))
+            }
+        };
+        self.runtime
+            .block_on(async { timeout(DEADLINE, until_closed).await })
             .expect("the connection ends")
     }
 }

@@ -282,7 +282,7 @@ impl Engine {
         (numbers.collect(), contexts)
     }
 
-    /// Rules one entry.
+    /// Rules one entry. Almost always its pair was not denied, and is not.
     fn entry(
         &mut self,
         common: &Common<'_>,
@@ -290,8 +290,7 @@ impl Engine {
         ahead: &Ahead<'_>,
         rulings: &mut Rulings,
     ) {
-        let (hit, limits) = (ahead.hit, common.limits);
-        let copies = copies_of(hit);
+        let (hit, limits, copies) = (ahead.hit, common.limits, copies_of(ahead.hit));
         context.meet(hit);
         let at = common.clock.instant(hit.at);
         let amended = self.amended.of(ahead.identity, context.name, hit.domain);
@@ -342,7 +341,6 @@ impl Engine {
             let ruled = (at, amended.is_banned(at), ruled);
             self.entry_beside(common, context, ahead, ruled, rulings);
         }
-        // Almost every entry ends here: its pair was not denied, and is not.
         if before.is_some() || denial.is_some() {
             let standing = ScopeStanding {
                 identity: ahead.identity,
