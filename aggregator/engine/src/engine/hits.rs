@@ -299,13 +299,11 @@ impl Engine {
             Some(ruled) => ruled,
             None if amended.is_banned(at) => (&common.nothing, false),
             None => {
-                add(&mut context.counts.unconfigured, copies);
-                return;
+                return add(&mut context.counts.unconfigured, copies);
             }
         };
         if TOO_OLD < common.clock.appended.since(at) {
-            add(&mut context.counts.too_old, copies);
-            return;
+            return add(&mut context.counts.too_old, copies);
         }
         let event = event_of(hit, |stamp| common.clock.instant(stamp));
         let opened = match self.open_pair(limits, class, context, ahead) {
