@@ -25,6 +25,9 @@ use super::{
 struct Builder {
     log: Log,
     now_ms: u64,
+    /// When the last activation was appended. None is appended before an earlier one: of such, engine and model may
+    /// take another instant for the one at which a denial is over.
+    activated_ms: u64,
     next_version: usize,
     /// The version that was brought in last.
     known: u64,
@@ -59,6 +62,7 @@ pub(super) fn build(versions: &[Written], steps: &[(u64, Step)]) -> Log {
             written: written.clone(),
         },
         now_ms: START_US / 1_000,
+        activated_ms: START_US / 1_000,
         next_version: 0,
         known: 0,
         in_force: 0,
@@ -216,6 +220,8 @@ impl Builder {
         let digest = [0; 32];
         let activation = LimitsActivation { version, digest };
         let bytes = self.pen().limits_activation(&activation);
+        let behind_ms = behind_ms.min(self.now_ms - self.activated_ms);
+        self.activated_ms = self.now_ms - behind_ms;
         self.push_behind(behind_ms, bytes, Some(input));
     }
 }
