@@ -35,7 +35,7 @@ use bytes::Bytes;
 use pin_project_lite::pin_project;
 use tollgate_agent::Headers;
 
-use crate::answer::{LIMIT_FIELDS, refused};
+use crate::answer::{refused, states_limit};
 use crate::body::DoorBody;
 use crate::door::{DecidingLayer, LayerDecision};
 use crate::head::Head;
@@ -197,11 +197,8 @@ where
                     let is_empty = matches!(body.size(), BodySize::None | BodySize::Sized(0));
                     DoorBody::of_service(body, held.filter(|_| !is_empty))
                 });
-                let has_limit = || {
-                    let known = response.headers();
-                    LIMIT_FIELDS.iter().any(|name| known.contains_key(*name))
-                };
-                let headers = headers.take().filter(|_| !has_limit());
+                let states_limit = || states_limit(|name| response.headers().contains_key(name));
+                let headers = headers.take().filter(|_| !states_limit());
                 for (name, value) in headers.iter().flat_map(Headers::iter) {
                     put(response.headers_mut(), name, value.as_bytes());
                 }

@@ -9,9 +9,11 @@ const EXHAUSTED: &str = "8";
 const UNAVAILABLE: &str = "14";
 const INTERNAL: &str = "13";
 
-/// The fields by which a response states a limit. A layer leaves them as they are: they are those of an inner layer,
-/// which may have refused the call, or of the service.
-pub(crate) const LIMIT_FIELDS: [&str; 2] = ["ratelimit", "ratelimit-policy"];
+/// Whether a response states a limit, by the fields that it has. A layer leaves these as they are: they are those of an
+/// inner layer, which may have refused the call, or of the service.
+pub(crate) fn states_limit(has: impl Fn(&str) -> bool) -> bool {
+    has("ratelimit") || has("ratelimit-policy")
+}
 
 /// A refusal.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use tollgate_agent::Headers;
 
-use crate::answer::{LIMIT_FIELDS, LayerRefusal, put, refused};
+use crate::answer::{LayerRefusal, put, refused, states_limit};
 use crate::body::DoorBody;
 use crate::held::HeldCopies;
 
@@ -75,11 +75,8 @@ where
                     let held = held.filter(|_| !body.is_end_stream());
                     DoorBody::of_service(body, held)
                 });
-                let has_limit = || {
-                    let known = response.headers();
-                    LIMIT_FIELDS.iter().any(|name| known.contains_key(*name))
-                };
-                if let Some(headers) = headers.take().filter(|_| !has_limit()) {
+                let states_limit = || states_limit(|name| response.headers().contains_key(name));
+                if let Some(headers) = headers.take().filter(|_| !states_limit()) {
                     put(response.headers_mut(), headers.iter());
                 }
                 Poll::Ready(Ok(response))

@@ -1,5 +1,6 @@
 //! Tests of the layers as middleware of actix-web.
 
+use std::future::{Ready, ready};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::pin::Pin;
@@ -183,18 +184,27 @@ impl MessageBody for Parts {
     }
 }
 
-#[tokio::test]
-async fn actix_holds_copies_while_the_request_uses_them() {
-    let kit = TestAgent::new();
-    let copies = kit.agent().copies("api.exports");
+/// A handler that keeps its copies for longer than the response, as a tunnel does; and where they come out.
+fn tunnel() -> (
+    impl Fn(HttpRequest) -> Ready<HttpResponse> + Clone + 'static,
+    mpsc::Receiver<HeldCopies>,
+) {
     let (sender, kept) = mpsc::channel::<HeldCopies>();
     let tunnel = move |request: HttpRequest| {
         let held = request.extensions().get::<HeldCopies>().cloned();
         sender
             .send(held.expect("copies"))
             .expect("the test listens");
-        async { HttpResponse::Ok().finish() }
+        ready(HttpResponse::Ok().finish())
     };
+    (tunnel, kept)
+}
+
+#[tokio::test]
+async fn actix_holds_copies_while_the_request_uses_them() {
+    let kit = TestAgent::new();
+    let copies = kit.agent().copies("api.exports");
+    let (tunnel, kept) = tunnel();
     let fails = || async { Err::<HttpResponse, Error>(actix_web::error::ErrorBadGateway("no")) };
     let app = App::new()
         .service(web::resource("/search").to(|| async { "found" }))
@@ -232,14 +242,7 @@ async fn a_handler_of_actix_keeps_the_copies_of_two_layers() {
     let seats = kit.agent().copies("api.seats");
     let exports = kit.agent().copies("api.exports");
     let outer = HoldLayer::new(seats.clone(), key::header("x-tenant"));
-    let (sender, kept) = mpsc::channel::<HeldCopies>();
-    let tunnel = move |request: HttpRequest| {
-        let held = request.extensions().get::<HeldCopies>().cloned();
-        sender
-            .send(held.expect("copies"))
-            .expect("the test listens");
-        async { HttpResponse::Ok().finish() }
-    };
+    let (tunnel, kept) = tunnel();
     let app = App::new().default_service(web::to(tunnel));
     let app = app.wrap(by_tenant_at_a_time(kit.agent())).wrap(outer);
     let app = init_service(app).await;
