@@ -261,10 +261,11 @@ impl Pair {
         left::left(class, &self.state, now)
     }
 
-    /// Whether the pair is near its limit at its time: at most `percent` of its least limit is left.
+    /// Whether the pair is near its limit at its time: at most `from` copies are left, which [`left::near_from`]
+    /// determines.
     #[inline]
-    pub fn is_near(&self, class: &RateClass, percent: u8) -> bool {
-        left::is_near(class, &self.state, self.now(), percent)
+    pub fn is_near(&self, class: &RateClass, from: u64) -> bool {
+        left::is_near(class, &self.state, self.now(), from)
     }
 
     /// What is left at its time, and how long the pair stays near its limit, if it is near.

@@ -29,6 +29,7 @@ use super::rule::{Rule, RulingContext, copies_of, event_of, rule, shows_open};
 use super::rulings::{Counts, Fate, ResourceCounts, Rulings, TotalDue, add};
 use super::senders::Clock;
 use crate::pairs::{Hint, Identity, Opened, Prefix};
+use crate::rules::left::near_from;
 use crate::stream::{Pair, PairEvent, Ruled};
 use tollgate_limits::{Limits, RateClass};
 
@@ -59,6 +60,8 @@ struct Context<'l, 'a> {
     calls: u64,
     /// Copies that count against the global limit, in the order of the entries; empty without such a limit.
     global_copies: Vec<GlobalCopies>,
+    /// The class of the entry before, and the room from which its pairs are near: mostly the next one has the same.
+    near: Option<(*const RateClass, Option<u64>)>,
 }
 
 /// Copies of one entry that count against the global limit.
@@ -123,9 +126,17 @@ impl Context<'_, '_> {
     }
 
     /// Whether a pair of this resource is near its limit.
-    fn is_near(&self, pair: &Pair, class: &RateClass) -> bool {
-        let percent = self.rule.near();
-        percent.is_some_and(|percent| pair.is_near(class, percent))
+    fn is_near(&mut self, pair: &Pair, class: &RateClass) -> bool {
+        let from = match self.near {
+            Some((of, from)) if std::ptr::eq(of, class) => from,
+            _ => {
+                let percent = self.rule.near();
+                let from = percent.and_then(|percent| near_from(class, percent));
+                self.near = Some((class, from));
+                from
+            }
+        };
+        from.is_some_and(|from| pair.is_near(class, from))
     }
 
     /// Counts an entry's copies by their ruling.
@@ -275,6 +286,7 @@ impl Engine {
                     counts: Counts::default(),
                     calls: 0,
                     global_copies: Vec::new(),
+                    near: None,
                 });
                 contexts.len() - 1
             })

@@ -20,6 +20,7 @@ use super::denials::ScopeStanding;
 use super::rule::Rule;
 use super::rulings::{Counts, Fate, ResourceCounts, Rulings, add};
 use crate::pairs::{Opened, Stored};
+use crate::rules::left::near_from;
 use crate::rules::{Until, whole};
 use tollgate_limits::RateClass;
 use tollgate_limits::SECOND;
@@ -102,8 +103,8 @@ impl Engine {
         working.stated = denial.map(|denial| denial.end);
         let class = class_of_everybody(Some(limit));
         working.stays(working.pair.matters_until(&class));
-        rulings.near_everybody =
-            rulings.tells_near && stated && working.pair.is_near(&class, rate.near());
+        let from = near_from(&class, rate.near()).filter(|_| rulings.tells_near && stated);
+        rulings.near_everybody = from.is_some_and(|from| working.pair.is_near(&class, from));
         if !self.table.close() {
             return Fate::TotalAtCap;
         }

@@ -53,12 +53,10 @@ pub fn near_from(class: &RateClass, percent: u8) -> Option<u64> {
     (from != 0).then_some(from)
 }
 
-/// Whether a pair is near its limit at `now`. Called after each entry if notices are wanted.
+/// Whether a pair is near its limit at `now`, which it is from this room on. Called after each entry if notices are
+/// wanted.
 #[inline]
-pub fn is_near(class: &RateClass, state: &State, now: Timestamp, percent: u8) -> bool {
-    let Some(from) = near_from(class, percent) else {
-        return false;
-    };
+pub fn is_near(class: &RateClass, state: &State, now: Timestamp, from: u64) -> bool {
     let room = request::room(class, state, now, u64::MAX);
     room.copies <= from || tiers::room_for(class, state, now, room.copies) <= from
 }
@@ -254,7 +252,7 @@ mod tests {
                 let request_of = Request { copies, min: 1 };
                 request(&class, &mut state, at(now_us), request_of, u64::MAX, false);
                 assert_eq!(
-                    is_near(&class, &state, at(now_us), 20),
+                    is_near(&class, &state, at(now_us), 2),
                     near(&class, &state, at(now_us), 20).is_some(),
                     "{text}"
                 );
@@ -295,11 +293,8 @@ mod tests {
                 min: 1,
             };
             request(&class, &mut state, at(0), all, u64::MAX, false);
-            assert_eq!(
-                is_near(&class, &state, at(0), 20),
-                from.is_some(),
-                "{limit}"
-            );
+            let is = from.is_some_and(|from| is_near(&class, &state, at(0), from));
+            assert_eq!(is, from.is_some(), "{limit}");
             assert_eq!(near(&class, &state, at(0), 20).is_some(), from.is_some());
         }
     }
