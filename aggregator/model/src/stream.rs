@@ -419,6 +419,9 @@ impl StreamPair {
     fn stay(&mut self) {
         let stays_us = self.time_us.unwrap_or(0).saturating_add(STAYS_US);
         let matters_us = self.matters_until_us();
+        if matters_us.is_none_or(|matters_us| stays_us < matters_us) {
+            self.rests_us = None;
+        }
         self.stays_us = matters_us.map(|matters_us| matters_us.max(stays_us));
     }
 

@@ -114,9 +114,14 @@ impl Stored {
         self.stays_at_least(until);
     }
 
-    /// Extends the pair's stay to an instant, or to its ten minutes if that is later, whatever its rest.
+    /// Extends the pair's stay to an instant, or to its ten minutes if that is later. A pair that stays longer than
+    /// these remembers something for as long, so making room does not shorten its stay.
     pub fn stays_at_least(&mut self, until: Timestamp) {
-        self.leaves = slot_of(until.max(self.pair.stays_until()));
+        let ten_minutes = self.pair.stays_until();
+        if ten_minutes < until {
+            self.rest = Rest::LONG;
+        }
+        self.leaves = slot_of(until.max(ten_minutes));
     }
 
     /// The first byte of its first window; 0 without one.
