@@ -27,6 +27,7 @@ use tollgate_shared::wire::statement::Denial;
 use super::Engine;
 use super::amended::PairAmendments;
 use super::amendments::AmendedAt;
+use super::banned_scopes::BannedScopes;
 use super::copy_bans;
 use super::denials::ScopeStanding;
 use super::row_versions::NamedPairs;
@@ -47,7 +48,7 @@ pub(super) const SLICE: usize = 512;
 pub(super) struct RulingAgain {
     /// The log position of the next statement.
     position: LogPosition,
-    /// When the activation was appended, or log time if that is later.
+    /// When the activation was appended, or [`Engine::now`] if that is later: a new leader's clock may be behind.
     at: Timestamp,
     /// Versions that come into force after the present one.
     versions: VecDeque<(u64, Brought)>,
@@ -80,6 +81,8 @@ enum Doing {
     Rows(NamedPairs),
     /// An operator's act, which changes only what it names: one slice.
     Act(u64, Arc<Act>),
+    /// The scopes that an operator's ban is about are ruled again.
+    Banned(BannedScopes),
 }
 
 impl Engine {
@@ -114,7 +117,7 @@ impl Engine {
             reached = Some(version);
         }
         let position = LogPosition::of_record(self.log.unwrap_or_default(), offset);
-        let at = self.log_time.map_or(appended, |log| log.max(appended));
+        let at = self.now().max(appended);
         self.next_version(position, at, found);
         Fate::Applied
     }
@@ -167,7 +170,17 @@ impl Engine {
                     version: *version,
                     at,
                 };
-                self.amend(when, act, &mut again.position, rulings);
+                if let Some(scopes) = self.amend(when, act, &mut again.position, rulings) {
+                    again.doing = Doing::Banned(scopes);
+                    self.ruling_again = Some(again);
+                    return;
+                }
+            }
+            Doing::Banned(scopes) => {
+                if self.rule_banned(scopes, at, &mut again.position, rulings) {
+                    self.ruling_again = Some(again);
+                    return;
+                }
             }
             Doing::Rows(named) => {
                 if self.rule_named(named, at, &mut again.position, rulings) {

@@ -13,12 +13,11 @@
 //! nothing of the operator and of limits documents. What stays true: an amendment of an unknown pair changes
 //! nothing, unless it is a ban, and it causes statements only about the scopes that it names.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::names::{self, partition_of_resource};
-use tollgate_shared::networks::{NetworkText, network_of_domain};
+use tollgate_shared::networks::NetworkText;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::verdict::EndedBy;
@@ -26,31 +25,30 @@ use tollgate_shared::wire::verdict::EndedBy;
 use super::Engine;
 use super::activations::{PairAction, ScopeToRule};
 use super::amended::{Ban, PairAmendments};
+use super::banned_scopes::BannedScopes;
 use super::holds::ended;
 use super::network_bans::banned_network;
 use super::rulings::Rulings;
 use crate::copies::{Copies, HoldId, TransferId};
-use crate::pairs::Identity;
-use tollgate_limits::Resource;
 
 /// Version and instant of an amendment.
 #[derive(Clone, Copy)]
 pub(super) struct AmendedAt {
     /// Its number among the versions.
     pub version: u64,
-    /// When its activation was appended, or log time if that is later.
+    /// When its activation was appended, or [`Engine::now`] if that is later.
     pub at: Timestamp,
 }
 
 impl Engine {
-    /// Applies what an operator wrote.
+    /// Applies what an operator wrote. Returns the scopes that are still to be ruled again, if there may be any.
     pub(super) fn amend(
         &mut self,
         when: AmendedAt,
         act: &Act,
         position: &mut LogPosition,
         rulings: &mut Rulings,
-    ) {
+    ) -> Option<BannedScopes> {
         match act {
             Act::Reset { resource, domain } => {
                 self.touch(
@@ -89,10 +87,10 @@ impl Engine {
                 };
                 // A ban that has ended by log time would never be removed.
                 let ban = Some(ban).filter(|_| when.at < *until);
-                self.set_ban(when, (resource.as_deref(), domain), ban, position, rulings);
+                return self.set_ban(when, (resource.as_deref(), domain), ban);
             }
             Act::Unban { resource, domain } => {
-                self.set_ban(when, (resource.as_deref(), domain), None, position, rulings);
+                return self.set_ban(when, (resource.as_deref(), domain), None);
             }
             Act::ReleaseHold { .. } | Act::ReleaseHolds { .. } | Act::ReleaseTransfer { .. } => {
                 self.release_holds(act, position, rulings);
@@ -100,6 +98,7 @@ impl Engine {
             // These change limits.
             Act::Switch { .. } | Act::Set(_) | Act::SetMany(_) => {}
         }
+        None
     }
 
     /// Applies `touch` to a pair that is ruled here, and rules its denial again.
@@ -128,132 +127,41 @@ impl Engine {
         self.rule_one_again(again, touch, position, rulings);
     }
 
-    /// Bans a domain or a network, or lifts its ban, and rules again each scope that this may close or open.
+    /// Bans a domain or a network, or lifts its ban. Returns the scopes that this may close or open.
     fn set_ban(
         &mut self,
         when: AmendedAt,
         (resource, domain): (Option<&str>, &str),
         ban: Option<Ban>,
-        position: &mut LogPosition,
-        rulings: &mut Rulings,
-    ) {
+    ) -> Option<BannedScopes> {
         let mut text = NetworkText::default();
         let domain = match banned_network(domain, &mut text) {
             Ok(network) => {
                 self.amended.set_network(resource, network, ban);
-                for again in self.denied_within(resource, network, when.at) {
-                    self.rule_banned_again(again, position, rulings);
-                }
-                return;
+                return Some(BannedScopes::in_network(resource, network));
             }
             Err(domain) => domain,
         };
-        let scopes = match resource {
-            Some(resource) => {
-                let identity = self.identities.of_resource(resource).of(domain);
-                let of_pair = self.amended.pair(identity);
-                let is_denied = self.denials.get(identity, when.at).is_some();
-                let rules_pair = self.rules_pair(resource, domain);
-                let of_copies = self.counts_holds_of(resource);
-                // Whether limits on its rate or on its copies follow, the partition that rules them knows the ban.
-                let is_home = partition_of_resource(resource, self.partitions) == self.partition;
-                if !rules_pair && !is_home {
-                    return;
-                }
-                self.amended
-                    .set_pair(identity, PairAmendments { ban, ..of_pair });
-                let is_elsewhere = self.steps.newest().limits.copies(resource).is_some();
-                match of_copies || is_denied || rules_pair && !is_elsewhere {
-                    true => BTreeMap::from([(identity, Arc::from(resource))]),
-                    // Another partition denies it: the one that counts its copies, or rules its hits.
-                    false => BTreeMap::new(),
-                }
-            }
-            None => {
-                self.amended.set_domain(domain, ban);
-                self.scopes_of(domain, when.at)
-            }
+        let Some(resource) = resource else {
+            self.amended.set_domain(domain, ban);
+            return Some(BannedScopes::of_domain(domain, self.scopes_of(domain)));
         };
-        let domain: Arc<str> = domain.into();
-        for (identity, resource) in scopes {
-            let again = ScopeToRule {
-                identity,
-                resource,
-                domain: Some(domain.clone()),
-                at: when.at,
-            };
-            self.rule_banned_again(again, position, rulings);
+        let identity = self.identities.of_resource(resource).of(domain);
+        let of_pair = self.amended.pair(identity);
+        let is_denied = self.denials.get(identity, when.at).is_some();
+        let rules_pair = self.rules_pair(resource, domain);
+        let of_copies = self.counts_holds_of(resource);
+        // Whether limits on its rate or on its copies follow, the partition that rules them knows the ban.
+        let is_home = partition_of_resource(resource, self.partitions) == self.partition;
+        if !rules_pair && !is_home {
+            return None;
         }
-    }
-
-    fn rule_banned_again(
-        &mut self,
-        again: ScopeToRule,
-        position: &mut LogPosition,
-        rulings: &mut Rulings,
-    ) {
-        match self.counts_holds_of(&again.resource) {
-            true => self.rule_copies_again(again, position, rulings),
-            false => self.rule_one_again(again, PairAction::Nothing, position, rulings),
-        }
-    }
-
-    /// The denied pairs in a network, ascending. The names of its other pairs are not known here: they are
-    /// denied from their next entry.
-    fn denied_within(
-        &self,
-        resource: Option<&str>,
-        network: &str,
-        at: Timestamp,
-    ) -> Vec<ScopeToRule> {
-        let network = network_of_domain(network);
-        let is_within = |domain: &str| {
-            let of = network_of_domain(domain);
-            network.is_some_and(|network| of.is_some_and(|of| network.contains(&of)))
-        };
-        let denied = self.denials.after(at);
-        let within = denied.filter(|(_, live)| {
-            resource.is_none_or(|resource| resource == &*live.resource)
-                && live.domain.as_deref().is_some_and(is_within)
-        });
-        let within: BTreeMap<Identity, ScopeToRule> = within
-            .map(|(identity, live)| {
-                let (resource, domain) = (live.resource.clone(), live.domain.clone());
-                let again = ScopeToRule {
-                    identity,
-                    resource,
-                    domain,
-                    at,
-                };
-                (identity, again)
-            })
-            .collect();
-        within.into_values().collect()
-    }
-
-    /// The pairs of a domain whose names are known here: on configured resources that are ruled or counted
-    /// here, and denied ones.
-    fn scopes_of(&self, domain: &str, at: Timestamp) -> BTreeMap<Identity, Arc<str>> {
-        let limits = &self.steps.newest().limits;
-        let configured = limits
-            .resources()
-            .iter()
-            // A pattern has no pairs: those of its resources are denied from their next entry.
-            .filter(|resource| !resource.name().ends_with('*'))
-            .filter(|resource| match resource {
-                Resource::Rate(rate) => self.rules_pair(rate.name(), domain),
-                Resource::Copies(copies) => self.counts_holds_of(copies.name()),
-            })
-            .map(Resource::name)
-            .map(|resource| {
-                let identity = self.identities.of_resource(resource).of(domain);
-                (identity, Arc::from(resource))
-            });
-        let denied = self.denials.after(at);
-        let denied = denied
-            .filter(|(_, live)| live.domain.as_deref() == Some(domain))
-            .map(|(identity, live)| (identity, live.resource.clone()));
-        configured.chain(denied).collect()
+        self.amended
+            .set_pair(identity, PairAmendments { ban, ..of_pair });
+        let is_elsewhere = self.steps.newest().limits.copies(resource).is_some();
+        // Otherwise another partition denies it: the one that counts its copies, or rules its hits.
+        let is_here = of_copies || is_denied || rules_pair && !is_elsewhere;
+        is_here.then(|| BannedScopes::one(identity, resource, domain))
     }
 
     /// Ends the holds that an operator selected, the oldest first: their copies come back, heartbeats that list

@@ -32,6 +32,7 @@ mod activations;
 mod admission;
 mod amended;
 mod amendments;
+mod banned_scopes;
 mod candidates;
 mod clocks;
 mod copy_bans;

@@ -108,7 +108,8 @@ pub(super) struct VersionStep {
     pub version: u64,
     /// Counted from 0, which is before the first activation.
     pub ordinal: u32,
-    /// When its activation was appended, or log time if that is later. Rows after it leave this as it is.
+    /// When its activation was appended, or the latest tick's or earlier step's instant if that is later. Rows after it
+    /// leave this as it is.
     pub at: Timestamp,
     /// Its limits.
     pub limits: Arc<Limits>,

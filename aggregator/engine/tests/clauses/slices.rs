@@ -3,8 +3,11 @@
 
 use tollgate_engine::engine::{Engine, Rulings};
 use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::record::{LimitsActivation, Record};
+use tollgate_shared::wire::statement::Cause;
 
+use crate::support::known::Known;
 use crate::support::play::{Play, pen};
 
 /// More than two slices.
@@ -30,6 +33,55 @@ fn denied() -> Play {
     }
     assert_eq!(play.engine.live_denials().count(), DENIED);
     play
+}
+
+/// A banned network has more denied addresses than a slice, and others are denied beside them.
+#[test]
+fn a_ban_of_a_network_is_applied_in_slices() {
+    let address = |number: usize| format!("10.1.{}.{}", number / 250, number % 250);
+    let mut play = Play::of(&rate(1, 60));
+    let names: Vec<String> = (0..DENIED)
+        .map(|number| match number % 3 {
+            0 => format!("tenant-{number}"),
+            _ => address(number),
+        })
+        .collect();
+    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+    play.hits("api.search", &names);
+    play.tick(1_000);
+    assert_eq!(play.engine.live_denials().count(), DENIED);
+
+    let act = Act::Ban {
+        resource: None,
+        domain: "10.1.0.0/16".into(),
+        until: Timestamp::MAX,
+    };
+    play.acts.insert(1_000, act.into());
+    let digest = [0; 32];
+    let activation = LimitsActivation {
+        version: 1_000,
+        digest,
+    };
+    let activation = pen().limits_activation(&activation);
+    let record = Record::decode(&activation).expect("a record");
+    play.rulings.clear();
+    let appended = Timestamp::from_millis(play.now_ms);
+    let (engine, rulings) = (&mut play.engine, &mut play.rulings);
+    let known = Known(&play.versions, &play.acts);
+    engine.begin(play.offset, appended, &record, &known, rulings);
+    let (mut slices, mut longest, mut stated) = (0, 0, 0);
+    while play.engine.has_more() {
+        play.rulings.clear();
+        play.engine.go_on(&mut play.rulings);
+        slices += 1;
+        longest = longest.max(play.rulings.statements.len());
+        stated += play.rulings.statements.len();
+    }
+    assert!(longest <= 512 && DENIED / 512 <= slices, "{slices}");
+    assert_eq!(stated, DENIED - DENIED / 3);
+    let banned = play.engine.live_denials();
+    let banned = banned.filter(|live| live.denial.cause == Cause::Banned);
+    assert_eq!(banned.count(), stated);
 }
 
 /// Two versions of one activation: the first moves every end, the second lifts every denial.

@@ -354,7 +354,7 @@ impl PartitionModel {
     /// When a limits activation takes effect: at its append, or at log time if that is later. The clock of a new
     /// leader may be behind.
     fn effective_us(&self, appended_us: u64) -> u64 {
-        appended_us.max(self.log_us.unwrap_or(0))
+        appended_us.max(self.over_us)
     }
 
     /// The slot of the last counted tick.

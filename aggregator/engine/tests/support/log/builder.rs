@@ -25,17 +25,11 @@ use super::{
 struct Builder {
     log: Log,
     now_ms: u64,
-    /// When the last activation was appended. None is appended before an earlier one: of such, engine and model may
-    /// take another instant for the one at which a denial is over.
-    activated_ms: u64,
     next_version: usize,
     /// The version that was brought in last.
     known: u64,
     /// The version whose limits are in force.
     in_force: u64,
-    /// How many kinds of changes many versions may make. Quotas, the last kind, only if there is no cap: for how long a
-    /// pair with one stays there after an amendment is not the same in engine and model.
-    changes: u8,
     version_numbers: Vec<u64>,
     sequences: [u64; AGENTS.len()],
     last_totals: BTreeMap<(usize, u32), u64>,
@@ -48,8 +42,6 @@ pub(super) fn build(versions: &[Written], steps: &[(u64, Step)]) -> Log {
         .map(|n| 3 + 1_000_000 * n)
         .collect();
     let written: BTreeMap<u64, Written> = numbers.iter().copied().zip(versions.to_vec()).collect();
-    let is_capped = versions.iter().any(|written| written.pairs_max < 1_000);
-    let changes = if is_capped { 7 } else { 8 };
     let limits = written.iter();
     let versions = limits.map(|(n, written)| (*n, Arc::new(written.for_the_engine())));
     let mut builder = Builder {
@@ -62,11 +54,9 @@ pub(super) fn build(versions: &[Written], steps: &[(u64, Step)]) -> Log {
             written: written.clone(),
         },
         now_ms: START_US / 1_000,
-        activated_ms: START_US / 1_000,
         next_version: 0,
         known: 0,
         in_force: 0,
-        changes,
         version_numbers: numbers,
         sequences: [1; AGENTS.len()],
         last_totals: BTreeMap::new(),
@@ -220,8 +210,6 @@ impl Builder {
         let digest = [0; 32];
         let activation = LimitsActivation { version, digest };
         let bytes = self.pen().limits_activation(&activation);
-        let behind_ms = behind_ms.min(self.now_ms - self.activated_ms);
-        self.activated_ms = self.now_ms - behind_ms;
         self.push_behind(behind_ms, bytes, Some(input));
     }
 }
@@ -285,7 +273,7 @@ impl Builder {
         let mut other = now.clone();
         let (what, limit) = many.change;
         for resource in other.resources.values_mut() {
-            change(resource, (what % self.changes, limit));
+            change(resource, (what % 8, limit));
         }
         let both = [now, other].map(|written| {
             let limits = Arc::new(written.for_the_engine());
