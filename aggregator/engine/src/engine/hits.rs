@@ -25,11 +25,11 @@ use super::Engine;
 use super::activations::rule_of_amended;
 use super::candidates::RuledEntry;
 use super::denials::ScopeStanding;
+use super::near::NearFrom;
 use super::rule::{Rule, RulingContext, copies_of, event_of, rule, shows_open};
 use super::rulings::{Counts, Fate, ResourceCounts, Rulings, TotalDue, add};
 use super::senders::Clock;
 use crate::pairs::{Hint, Identity, Opened, Prefix};
-use crate::rules::left::near_from;
 use crate::stream::{Pair, PairEvent, Ruled};
 use tollgate_limits::{Limits, RateClass};
 
@@ -60,8 +60,7 @@ struct Context<'l, 'a> {
     calls: u64,
     /// Copies that count against the global limit, in the order of the entries; empty without such a limit.
     global_copies: Vec<GlobalCopies>,
-    /// The class of the entry before, and the room from which its pairs are near: mostly the next one has the same.
-    near: Option<(*const RateClass, Option<u64>)>,
+    near: NearFrom,
 }
 
 /// Copies of one entry that count against the global limit.
@@ -127,15 +126,7 @@ impl Context<'_, '_> {
 
     /// Whether a pair of this resource is near its limit.
     fn is_near(&mut self, pair: &Pair, class: &RateClass) -> bool {
-        let from = match self.near {
-            Some((of, from)) if std::ptr::eq(of, class) => from,
-            _ => {
-                let percent = self.rule.near();
-                let from = percent.and_then(|percent| near_from(class, percent));
-                self.near = Some((class, from));
-                from
-            }
-        };
+        let from = self.near.of(class, self.rule.near());
         from.is_some_and(|from| pair.is_near(class, from))
     }
 
@@ -286,7 +277,7 @@ impl Engine {
                     counts: Counts::default(),
                     calls: 0,
                     global_copies: Vec::new(),
-                    near: None,
+                    near: NearFrom::default(),
                 });
                 contexts.len() - 1
             })

@@ -10,6 +10,7 @@ use tollgate_shared::wire::statement::Cause;
 use super::Engine;
 use super::rule::Rule;
 use super::totals::class_of_everybody;
+use crate::rules::left::near_from;
 use crate::rules::request::LimitedBy;
 use crate::rules::tiers;
 use crate::stream::Closed;
@@ -32,6 +33,27 @@ pub struct PairNear {
     pub more_at: Timestamp,
     /// When the pair is no longer near, if no hit comes; [`Timestamp::MAX`]: never.
     pub until: Timestamp,
+}
+
+/// The room from which pairs are near their limit, which is determined once for the entries of one class after another.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NearFrom {
+    /// The class of the entry before, and its room. The address is only compared.
+    before: Option<(*const RateClass, Option<u64>)>,
+}
+
+impl NearFrom {
+    /// The room for a class. All classes that it is asked for must stay where they are.
+    pub fn of(&mut self, class: &RateClass, percent: Option<u8>) -> Option<u64> {
+        if let Some((of, from)) = self.before
+            && std::ptr::eq(of, class)
+        {
+            return from;
+        }
+        let from = percent.and_then(|percent| near_from(class, percent));
+        self.before = Some((class, from));
+        from
+    }
 }
 
 impl Engine {
