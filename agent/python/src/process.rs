@@ -90,6 +90,9 @@ const NOWHERE: &str = "127.0.0.1:1";
 pub(crate) struct ProcessAgent {
     pub settings: AgentSettings,
     pub inner: Option<agent::Agent>,
+    /// How many forks lay before the process that made `inner`, and has its threads.
+    made_in: u64,
+    /// How many lay before the process that called last: a child that makes no agent goes on with that of its parent.
     pub forks: u64,
     /// Whether it was shut down, or there was no thread for another one: then the child of a fork makes none.
     pub ended: bool,
@@ -115,6 +118,7 @@ impl ProcessAgent {
         Ok(Self {
             settings,
             inner: Some(inner),
+            made_in: forks(),
             forks: forks(),
             ended: false,
             taken: BTreeSet::new(),
@@ -130,7 +134,7 @@ impl ProcessAgent {
 
     /// The agent, if this process made it.
     pub fn own(&self) -> Option<agent::Agent> {
-        match self.forks == forks() {
+        match self.made_in == forks() {
             true => self.inner.clone(),
             false => None,
         }
@@ -153,6 +157,7 @@ impl ProcessAgent {
                     }
                     // The parent's agent has no threads here, and dropping it would wait for them.
                     std::mem::forget(self.inner.replace(inner));
+                    self.made_in = forks();
                 }
                 // The parent's has no threads: its denials end within a minute, and all calls pass.
                 Err(_) => self.ended = true,

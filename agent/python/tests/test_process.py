@@ -1,0 +1,74 @@
+"""Forks, signals and the end of processes: what a service's process manager does to the agent.
+
+Knows nothing of frameworks. What stays true: no test leaves a process behind, also if it fails.
+"""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import tollgate
+
+NOWHERE = "127.0.0.1:1"
+
+
+def run(lines, *args):
+    """Runs a program, which has to end well, and returns what it prints."""
+    command = [sys.executable, "-c", lines, *args]
+    return subprocess.run(command, check=True, timeout=60, stdout=subprocess.PIPE, text=True).stdout
+
+
+# The child is ended if it does not end by itself: nobody else would wait for it.
+FORK = """
+import os, resource, signal, sys, time, tollgate
+
+def in_child(run, within=20):
+    child = os.fork()
+    if child == 0:
+        run()
+        sys.exit(0)
+    end = time.monotonic() + within
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            sys.exit(status != 0)
+        if end < time.monotonic():
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            sys.exit("the child does not end")
+        time.sleep(0.005)
+
+agent = tollgate.Agent([sys.argv[1]])
+free = agent.rate("api.free")
+assert free.hit("acme")
+"""
+
+WITHOUT_THREADS = """
+def child():
+    if os.geteuid() == 0:
+        # No limit is valid for root.
+        os.setuid(65_533)
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+    assert free.hit("acme")
+    if sys.argv[2] == "is shut down":
+        assert agent.shutdown(1) == (0, 0)
+in_child(child)
+"""
+
+
+@pytest.mark.parametrize("how", ["ends", "is shut down"])
+def test_a_child_that_can_start_no_threads_ends(how):
+    run(FORK + WITHOUT_THREADS, NOWHERE, how)
+
+
+def test_a_child_has_no_counts_of_an_agent_that_was_shut_down(aggregator):
+    lines = """
+assert agent.ready(10) and agent.shutdown(10) == (1, 0)
+def child():
+    assert free.hit("acme")
+    assert agent.shutdown(1) == (0, 0)
+in_child(child)
+"""
+    run(FORK + lines, aggregator)
