@@ -13,7 +13,7 @@ use crate::faults::CallFault;
 use crate::handles::{HandleTable, Handled};
 use crate::settings::ParsedSettings;
 use crate::targets::{HandleTarget, TargetKind};
-use crate::{abi, counters, forks, lines};
+use crate::{counters, forks, lines};
 
 static HANDLES: HandleTable<HandleTarget> = HandleTable::new();
 
@@ -30,7 +30,7 @@ pub(crate) fn open(settings: Option<&str>) -> Result<u64, CallFault> {
     // On a thread of its own: after a fork, the forking thread's random numbers continue in the child as in the
     // parent, so an agent made there would draw the same secret as its siblings.
     let thread = std::thread::Builder::new().spawn(move || {
-        abi::block_sigpipe();
+        tollgate_forks::block_sigpipe();
         builder.build()
     });
     let built = thread.map_err(CallFault::NoThread)?.join();

@@ -1,7 +1,8 @@
-//! Notices forks: the child of fork(2) has none of the threads of its parent's agent.
+//! What an agent in a process of another language needs of the C library: notices forks, and blocks SIGPIPE.
 //!
-//! By the C library, so that each fork is noticed: uWSGI, for one, forks without the interpreter of Python. Knows nothing of
-//! agents.
+//! The child of fork(2) has none of the threads of its parent's agent. By the C library each fork is noticed: uWSGI, for
+//! one, forks without the interpreter of Python. Knows nothing of agents. What stays true: nothing here changes what the
+//! process does with a signal, and no thread but the calling one and those that it starts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,4 +35,23 @@ fn in_each_child(act: extern "C" fn()) -> bool {
     // it is unloaded, glibc removes it from the list.
     let failed = unsafe { libc::pthread_atfork(None, None, Some(act)) };
     failed == 0
+}
+
+/// Blocks SIGPIPE in this thread and those that it starts: a connection that an aggregator has closed would end the
+/// host otherwise, unless the host ignores the signal, as programs in Rust do. Writing fails with an error then.
+///
+/// ```
+/// std::thread::spawn(tollgate_forks::block_sigpipe);
+/// ```
+#[allow(unsafe_code)]
+pub fn block_sigpipe() {
+    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the place is for a set, which the function fills.
+    if unsafe { libc::sigemptyset(set.as_mut_ptr()) } != 0 {
+        return;
+    }
+    // SAFETY: the set was filled above, and the signal exists.
+    unsafe { libc::sigaddset(set.as_mut_ptr(), libc::SIGPIPE) };
+    // SAFETY: the set was filled above; the mask before it is not wanted.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
 }

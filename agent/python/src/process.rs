@@ -64,7 +64,11 @@ impl AgentSettings {
     /// parent, so an agent made there would draw the same secret as its siblings.
     fn build_apart(&self) -> PyResult<agent::Agent> {
         let settings = self.clone();
-        let made = std::thread::Builder::new().spawn(move || settings.build());
+        let made = std::thread::Builder::new().spawn(move || {
+            // Python ignores the signal by itself, but a service may have restored its action, which ends the process.
+            tollgate_forks::block_sigpipe();
+            settings.build()
+        });
         match made.map(JoinHandle::join) {
             Ok(Ok(made)) => made.map_err(|error| PyValueError::new_err(error.to_string())),
             Ok(Err(_)) => Err(PyRuntimeError::new_err("the agent could not be created")),

@@ -72,3 +72,21 @@ def child():
 in_child(child)
 """
     run(FORK + lines, aggregator)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_threads_of_an_agent_block_sigpipe():
+    lines = """
+import os, signal, time, tollgate
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+def blocked(thread):
+    with open(f"/proc/self/task/{thread}/status") as status:
+        (mask,) = [line.split()[1] for line in status if line.startswith("SigBlk:")]
+    return int(mask, 16) >> (signal.SIGPIPE - 1) & 1
+agent = tollgate.Agent(["127.0.0.1:1"])
+threads = set(os.listdir("/proc/self/task")) - {str(os.getpid())}
+assert threads and all(blocked(thread) for thread in threads), threads
+# The service's own threads are left as they are.
+assert not blocked(os.getpid())
+"""
+    run(lines)

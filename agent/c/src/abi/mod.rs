@@ -417,19 +417,5 @@ fn watch_forks() {
     tollgate_forks::watch(&WATCHING, in_child);
 }
 
-/// Blocks SIGPIPE in this thread and those that it starts: a connection that an aggregator has closed would end the
-/// host otherwise, unless the host ignores the signal, as programs in Rust do. Writing fails with an error then.
-pub(crate) fn block_sigpipe() {
-    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the place is for a set, which the function fills.
-    if unsafe { libc::sigemptyset(set.as_mut_ptr()) } != 0 {
-        return;
-    }
-    // SAFETY: the set was filled above, and the signal exists.
-    unsafe { libc::sigaddset(set.as_mut_ptr(), libc::SIGPIPE) };
-    // SAFETY: the set was filled above; the mask before it is not wanted.
-    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
-}
-
 #[cfg(test)]
 mod tests;
