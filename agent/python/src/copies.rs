@@ -1,4 +1,6 @@
 //! Copies, and holds of them.
+//!
+//! Knows nothing of limits. What stays true: an object is borrowed once a call's arguments are read, as in `rate`.
 
 use std::borrow::Cow;
 
@@ -76,9 +78,13 @@ impl PyCopies {
     }
 
     /// How many copies of a domain this process holds.
-    fn held(&self, #[pyo3(from_py_with = domains::domain)] domain: Cow<'_, str>) -> u64 {
-        match self.forks == forks() {
-            true => self.inner.held(&domain),
+    fn held(
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = domains::domain)] domain: Cow<'_, str>,
+    ) -> u64 {
+        let of = slf.borrow();
+        match of.forks == forks() {
+            true => of.inner.held(&domain),
             false => 0,
         }
     }
@@ -157,13 +163,14 @@ impl PyHold {
     /// nothing, if some are to be given back of a hold that is known not to count any more. Raises ValueError for 0
     /// copies, and for more than the hold has. In a forked child it does nothing: the copies are the parent's.
     #[pyo3(signature = (copies=None))]
-    fn release(&mut self, copies: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+    fn release(slf: &Bound<'_, Self>, copies: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        let copies = copies.map(numbers::copies).transpose()?;
+        let mut held = slf.borrow_mut();
         let Some(copies) = copies else {
-            self.release_all();
+            held.release_all();
             return Ok(true);
         };
-        let copies = numbers::copies(copies)?;
-        let Some(hold) = self.own() else {
+        let Some(hold) = held.own() else {
             return Ok(true);
         };
         match hold.release(copies) {
@@ -175,8 +182,8 @@ impl PyHold {
 
     /// Why the hold, or some of its copies, should be given up: a Revoked; or None. Never waits.
     #[getter]
-    fn revoked(&mut self) -> Option<PyRevoked> {
-        PyRevoked::of(self.own()?)
+    fn revoked(slf: &Bound<'_, Self>) -> Option<PyRevoked> {
+        PyRevoked::of(slf.borrow_mut().own()?)
     }
 
     /// How many copies are held.

@@ -1,4 +1,7 @@
 //! Rates, and calls whose cost is known only afterwards.
+//!
+//! Knows nothing of limits. What stays true: an object is borrowed once a call's arguments are read. Reading one may run
+//! Python's code, and so other threads that call the same object.
 
 use std::borrow::Cow;
 
@@ -83,12 +86,12 @@ impl PyRate {
     /// Counts copies that were used, whatever the limits are.
     #[pyo3(signature = (domain, copies=1))]
     fn record(
-        &mut self,
-        py: Python<'_>,
+        slf: &Bound<'_, Self>,
         #[pyo3(from_py_with = domains::domain)] domain: Cow<'_, str>,
         #[pyo3(from_py_with = numbers::copies)] copies: u32,
     ) -> PyResult<()> {
-        self.current(py)?.record(&domain, copies);
+        let mut rate = slf.borrow_mut();
+        rate.current(slf.py())?.record(&domain, copies);
         Ok(())
     }
 
@@ -140,12 +143,16 @@ impl PyEstimate {
 #[pymethods]
 impl PyEstimate {
     /// Settles the call by its actual cost: the difference is counted, or given back. Once only.
-    fn settle(&mut self, #[pyo3(from_py_with = numbers::copies)] actual: u32) -> PyResult<()> {
-        if self.forks != forks() {
+    fn settle(
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = numbers::copies)] actual: u32,
+    ) -> PyResult<()> {
+        let mut settled = slf.borrow_mut();
+        if settled.forks != forks() {
             let message = "it was made before a fork: expected its settling in the parent";
             return Err(PyRuntimeError::new_err(message));
         }
-        let Some(estimate) = self.inner.take() else {
+        let Some(estimate) = settled.inner.take() else {
             return Err(PyRuntimeError::new_err("it is settled already"));
         };
         match estimate.settle(actual) {

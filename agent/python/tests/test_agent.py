@@ -374,3 +374,31 @@ assert search.hit("acme").blind
 """
     done = subprocess.run([sys.executable, "-c", lines], check=True, timeout=60, capture_output=True, text=True)
     assert "because of credentials" in done.stderr
+
+
+def test_an_argument_that_runs_code_finds_its_object_free():
+    # Nothing runs between two calls but what converts an argument: other threads may run then.
+    agent = tollgate.Agent(["127.0.0.1:1"])
+    search, exports = agent.rate("api.search"), agent.copies("api.exports")
+    hold, estimate = exports.reserve("acme", 3), search.hit_estimated("acme", 1)
+    ran = []
+
+    class Number:
+        def __init__(self, value, act):
+            self.value, self.act = value, act
+
+        def __index__(self):
+            ran.append(self.act())
+            return self.value
+
+    class Text(str):
+        def encode(self, *args):
+            ran.append(bool(exports.reserve("acme")) and bool(search.hit("acme")))
+            return super().encode(*args)
+
+    search.record("acme", Number(2, lambda: bool(search.hit("acme"))))
+    search.record(Text("\ud800"))
+    assert exports.held(Text("\ud800")) == 0
+    assert hold.release(Number(1, lambda: hold.copies == 3)) and hold.copies == 2
+    estimate.settle(Number(2, lambda: bool(estimate)))
+    assert ran == [True] * 5
