@@ -34,8 +34,8 @@ fn watch_forks() {
     tollgate_forks::watch(&WATCHING, in_child);
 }
 
-/// The classes.
-#[pymodule]
+/// The classes. On a free-threaded Python the import enables the lock, upon which their borrows rely.
+#[pymodule(gil_used = true)]
 mod _tollgate {
     #[pymodule_export]
     use super::agent::PyAgent;
