@@ -146,6 +146,7 @@ impl PyAgent {
         let timeout = seconds(timeout)?;
         let Some(inner) = self.process.borrow(py).own() else {
             // It belongs to the parent: this process has sent nothing.
+            self.process.borrow_mut(py).leave();
             return Ok((0, 0));
         };
         let flushed = py.detach(|| block_on(inner.shutdown(timeout)))?;

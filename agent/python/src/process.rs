@@ -144,6 +144,21 @@ impl ProcessAgent {
         }
     }
 
+    /// Makes no agent in this process, which has made none. Its calls are let through: an agent that has ended takes
+    /// the place of the parent's, whose denials would be kept for a minute, and whose locks may be held for ever.
+    pub fn leave(&mut self) {
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        if let Ok(inner) = AgentSettings::unreachable().build_apart() {
+            // It has nothing to send. Without memory for a runtime it goes on, and lets calls through, too.
+            let _ = block_on(inner.shutdown(Duration::ZERO));
+            // See `current`.
+            std::mem::forget(self.inner.replace(inner));
+        }
+    }
+
     /// This process's agent.
     pub fn current(&mut self) -> PyResult<&agent::Agent> {
         if self.forks != forks() && !self.ended {

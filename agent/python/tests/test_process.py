@@ -90,3 +90,19 @@ assert threads and all(blocked(thread) for thread in threads), threads
 assert not blocked(os.getpid())
 """
     run(lines)
+
+
+def test_a_child_that_is_shut_down_before_its_first_call_stays_so(aggregator):
+    lines = """
+search = agent.rate("api.search")
+assert agent.ready(10)
+while search.hit("acme"):
+    pass
+def child():
+    assert agent.shutdown(1) == (0, 0)
+    assert search.hit("acme") and free.hit("acme")
+    assert not agent.ready(0.01) and agent.stats()["welcomes"] == 0
+    assert agent.shutdown(1) == (0, 0)
+in_child(child)
+"""
+    run(FORK + lines, aggregator)
