@@ -278,3 +278,33 @@ def test_a_refused_head_has_no_body(aggregator):
     assert list(middleware({"REQUEST_METHOD": "HEAD", "REMOTE_ADDR": "acme"}, start)) == []
     assert [code for code, _ in started] == ["429 Too Many Requests"] * 2
     assert [int(length) for _, length in started] == [len(body)] * 2
+
+
+def test_only_a_cost_of_zero_exempts_a_request():
+    import asyncio
+
+    agent = tollgate.Agent(["127.0.0.1:1"])
+    rate, copies = agent.rate("api.search"), agent.copies("api.exports")
+    served = []
+
+    async def of_asgi(scope, receive, send):
+        served.append(scope)
+
+    def of_wsgi(environ, start_response):
+        served.append(environ)
+        return []
+
+    for cost, misused in [(0, 0), (None, 1), (False, 1), (0.0, 1), ("", 1), ((), 1)]:
+        for limits in (
+            tollgate.asgi.LimitMiddleware(of_asgi, rate, lambda scope: "acme", cost=lambda scope: cost),
+            tollgate.asgi.HoldMiddleware(of_asgi, copies, lambda scope: "acme", cost=lambda scope: cost),
+        ):
+            asyncio.run(limits({"type": "http", "headers": []}, None, None))
+            assert limits.misused == misused, cost
+        for limits in (
+            tollgate.wsgi.LimitMiddleware(of_wsgi, rate, lambda environ: "acme", cost=lambda environ: cost),
+            tollgate.wsgi.HoldMiddleware(of_wsgi, copies, lambda environ: "acme", cost=lambda environ: cost),
+        ):
+            limits({}, None)
+            assert limits.misused == misused, cost
+    assert len(served) == 24 and agent.stats()["hits_accepted"] == 0

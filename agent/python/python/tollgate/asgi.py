@@ -3,9 +3,10 @@
     app.add_middleware(tollgate.asgi.LimitMiddleware, rate=agent.rate("api.search"), key=tollgate.asgi.header("x-tenant"))
 
 `key` is a function that takes the scope and returns the domain, or None. A request without a domain is let through, or
-counted for `or_domain` if that is given. Anything but an HTTP request passes. A call that makes no sense, like one
-about a resource that is limited in the other way, is a mistake of the service: the request is let through, counted in
-`misused`, and the first one is logged.
+counted for `or_domain` if that is given. `cost` is a function that takes the scope and returns a number of copies; a
+request that costs 0 is not limited. Anything but an HTTP request passes. A call that makes no sense, like one about a
+resource that is limited in the other way, or for a cost that is no number, is a mistake of the service: the request is
+let through, counted in `misused`, and the first one is logged.
 """
 
 import logging as _logging
@@ -61,7 +62,9 @@ class _Middleware:
             counts["undecided"] += 1
             return None
         copies = self.cost(scope) if self.cost else 1
-        return (domain, copies) if copies else None
+        # Anything else that is false, like the None of a function without a return, is a mistake, which the call finds.
+        is_exempt = isinstance(copies, int) and not isinstance(copies, bool) and copies == 0
+        return None if is_exempt else (domain, copies)
 
     def _asked(self, call, subject):
         """The answer to a call; None if the service made a mistake, which is not the client's."""
