@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::copies::PyCopies;
 use crate::lines;
-use crate::process::{AgentSettings, ProcessAgent, ResourceKind, block_on};
+use crate::process::{AgentSettings, ProcessAgent, ResourceKind, shut_down, wait_for};
 use crate::rate::PyRate;
 
 fn seconds(seconds: f64) -> PyResult<Duration> {
@@ -135,7 +135,7 @@ impl PyAgent {
     fn ready(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
         let inner = self.process.borrow_mut(py).current()?.clone();
         let timeout = seconds(timeout)?;
-        py.detach(|| block_on(inner.ready(timeout)))
+        wait_for(py, inner.ready(timeout))
     }
 
     /// Sends what calls have recorded, for at most this many seconds. Returns two numbers of calls that were let
@@ -149,10 +149,10 @@ impl PyAgent {
             self.process.borrow_mut(py).leave();
             return Ok((0, 0));
         };
-        let flushed = py.detach(|| block_on(inner.shutdown(timeout)))?;
+        let counts = shut_down(py, &inner, timeout)?;
         self.process.borrow_mut(py).ended = true;
         opened(py)?.call_method1("discard", (self.process.clone_ref(py),))?;
-        Ok((flushed.sent, flushed.dropped))
+        Ok(counts)
     }
 
     /// The agent's name.

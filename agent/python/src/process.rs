@@ -196,7 +196,7 @@ impl ProcessAgent {
             return Ok(());
         };
         let timeout = Duration::try_from_secs_f64(timeout).unwrap_or_default();
-        py.detach(|| block_on(inner.shutdown(timeout)))?;
+        shut_down(py, &inner, timeout)?;
         Ok(())
     }
 }
@@ -211,10 +211,55 @@ fn stand_in(fault: &PyErr) -> PyResult<agent::Agent> {
     AgentSettings::unreachable().build_apart()
 }
 
-pub(crate) fn block_on<F: Future>(future: F) -> PyResult<F::Output> {
+/// How much longer than its timeout an agent may take to end, on a busy machine.
+const END_WITHIN: Duration = Duration::from_millis(500);
+
+/// Sends what was recorded. Returns two numbers of calls: those acknowledged by the log, and those whose record was
+/// dropped. After a call that a signal interrupted the agent goes on to that call's timeout, and the next call would
+/// wait for it: a process that was told to end twice would not end.
+pub(crate) fn shut_down(
+    py: Python<'_>,
+    inner: &agent::Agent,
+    timeout: Duration,
+) -> PyResult<(u64, u64)> {
+    let within = timeout.saturating_add(END_WITHIN);
+    let ended = async { tokio::time::timeout(within, inner.shutdown(timeout)).await };
+    Ok(match wait_for(py, ended)? {
+        Ok(flushed) => (flushed.sent, flushed.dropped),
+        Err(_) => {
+            let stats = inner.stats();
+            (stats.hits_acknowledged, stats.hits_dropped())
+        }
+    })
+}
+
+/// How long a signal waits for its handler: nobody notices, and a waiting thread wakes only a few times a second.
+const SIGNALS_WAIT: Duration = Duration::from_millis(100);
+
+/// Waits without the interpreter's lock. Handlers of signals run meanwhile; if one raises, as that of Ctrl-C does, the
+/// waiting ends with what it raised.
+pub(crate) fn wait_for<F: Future<Output: Send> + Send>(
+    py: Python<'_>,
+    future: F,
+) -> PyResult<F::Output> {
+    let runtime = runtime()?;
+    let mut future = std::pin::pin!(future);
+    loop {
+        let slice = async { tokio::time::timeout(SIGNALS_WAIT, future.as_mut()).await };
+        if let Ok(output) = py.detach(|| runtime.block_on(slice)) {
+            return Ok(output);
+        }
+        py.check_signals()?;
+    }
+}
+
+fn block_on<F: Future>(future: F) -> PyResult<F::Output> {
+    Ok(runtime()?.block_on(future))
+}
+
+fn runtime() -> PyResult<tokio::runtime::Runtime> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build();
-    let runtime = runtime.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-    Ok(runtime.block_on(future))
+    runtime.map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }

@@ -106,3 +106,30 @@ def child():
 in_child(child)
 """
     run(FORK + lines, aggregator)
+
+
+@pytest.mark.parametrize("wait", ["ready", "shutdown"])
+def test_a_signal_interrupts_waiting(wait):
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(number, frame):
+        handled.append(number)
+        if len(handled) == 2:
+            raise Interrupted
+
+    agent = tollgate.Agent([NOWHERE])
+    agent.rate("api.free").hit("acme")
+    handled, before = [], time.monotonic()
+    handler = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.25)
+    try:
+        # A handler that raises nothing, like the first time, ends no waiting.
+        with pytest.raises(Interrupted):
+            getattr(agent, wait)(30)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+    # Another shutdown does not wait for the one that was interrupted.
+    agent.shutdown(0.01)
+    assert time.monotonic() - before < 15
