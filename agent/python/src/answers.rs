@@ -50,6 +50,8 @@ impl PyAllowed {
 pub(crate) struct PyDenied {
     answer: HttpAnswer,
     retry_after: Option<f64>,
+    code: Option<String>,
+    most: Option<u64>,
 }
 
 #[pymethods]
@@ -58,6 +60,18 @@ impl PyDenied {
     #[getter]
     fn retry_after(&self) -> Option<f64> {
         self.retry_after
+    }
+
+    /// The code by which `tollgate explain` finds the refusal; None if no aggregator announced it.
+    #[getter]
+    fn code(&self) -> Option<&str> {
+        self.code.as_deref()
+    }
+
+    /// How many copies can be granted at once, if the call wanted more than that: no wait ends such a refusal.
+    #[getter]
+    fn most(&self) -> Option<u64> {
+        self.most
     }
 
     /// The HTTP status: 429, or 503 if the agent is blind and the policy is closed.
@@ -120,10 +134,17 @@ pub(crate) fn of_refused(py: Python<'_>, error: &agent::Refused) -> PyResult<Py<
             error => error.to_string(),
         }));
     }
-    let wait = error.denied().and_then(agent::Denied::retry_after);
+    let denied = error.denied();
+    let wait = denied.and_then(agent::Denied::retry_after);
+    let code = denied.and_then(agent::Denied::code);
     let denied = PyDenied {
         answer: error.http(),
         retry_after: wait.map(|wait| wait.as_secs_f64()),
+        code: code.map(|code| code.to_string()),
+        most: match error {
+            agent::Refused::TooMany(too_many) => Some(too_many.most()),
+            _ => None,
+        },
     };
     Ok(denied.into_pyobject(py)?.into_any().unbind())
 }

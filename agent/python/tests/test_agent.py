@@ -402,3 +402,17 @@ def test_an_argument_that_runs_code_finds_its_object_free():
     assert hold.release(Number(1, lambda: hold.copies == 3)) and hold.copies == 2
     estimate.settle(Number(2, lambda: bool(estimate)))
     assert ran == [True] * 5
+
+
+def test_a_refusal_has_its_code_or_the_most_at_once(agent):
+    search = agent.rate("api.search")
+    refused = denied(search, "acme")
+    assert refused.code and refused.code == refused.headers()["x-tollgate-code"]
+    assert refused.most is None
+    for refused in (
+        until(lambda: None if (answer := search.hit("initech", 6)) else answer),
+        until(lambda: None if (answer := search.hit_estimated("initech", 6)) else answer),
+    ):
+        assert (refused.most, refused.code, refused.retry_after) == (5, None, None)
+    full = until(lambda: None if (answer := agent.copies("api.exports").reserve("initech", 3)) else answer)
+    assert (full.most, full.code) == (2, None)
