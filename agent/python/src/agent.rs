@@ -161,10 +161,12 @@ impl PyAgent {
         Ok(self.process.borrow_mut(py).current()?.name().to_owned())
     }
 
-    /// The agent's counters: hits_accepted, hits_dropped, hits_acknowledged, denials_live, holds_live, blind_for
-    /// (seconds, or None). Where no limit is applied, these tell why: connections_refused (because of TLS or tokens),
-    /// connections_ended (because of what was received), links_lost, names_not_resolved, feeds_opened, welcomes (0: no
-    /// aggregator was ever reached).
+    /// The agent's counters: hits_accepted, hits_dropped, hits_acknowledged, refused_accepted (calls that were refused
+    /// and recorded), denials_live, holds_live, holds_unrecorded (let through beyond the bound on holds, or after the
+    /// agent's end), blind_for (seconds, or None). Where no limit is applied, these tell why: connections_refused
+    /// (because of TLS or tokens), connections_ended (because of what was received), links_lost, names_not_resolved,
+    /// feeds_opened, welcomes (0: no aggregator was ever reached), resources_without_room (beyond the agent's bound;
+    /// their calls are let through), threads_panicked (not 0: the agent has ended by a fault of its own).
     fn stats(&self, py: Python<'_>) -> PyResult<HashMap<&'static str, Option<f64>>> {
         let stats = self.process.borrow_mut(py).current()?.stats();
         let count = |count: u64| Some(count as f64);
@@ -172,8 +174,15 @@ impl PyAgent {
             ("hits_accepted", count(stats.hits_accepted)),
             ("hits_dropped", count(stats.hits_dropped())),
             ("hits_acknowledged", count(stats.hits_acknowledged)),
+            ("refused_accepted", count(stats.refused_accepted)),
             ("denials_live", count(stats.denials_live)),
             ("holds_live", count(stats.holds_live)),
+            ("holds_unrecorded", count(stats.holds_unrecorded)),
+            ("threads_panicked", count(stats.threads_panicked)),
+            (
+                "resources_without_room",
+                count(stats.resources_without_room),
+            ),
             ("connections_refused", count(stats.connections_refused)),
             ("connections_ended", count(stats.connections_ended)),
             ("links_lost", count(stats.links_lost)),

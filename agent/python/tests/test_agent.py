@@ -416,3 +416,13 @@ def test_a_refusal_has_its_code_or_the_most_at_once(agent):
         assert (refused.most, refused.code, refused.retry_after) == (5, None, None)
     full = until(lambda: None if (answer := agent.copies("api.exports").reserve("initech", 3)) else answer)
     assert (full.most, full.code) == (2, None)
+
+
+def test_counters_tell_what_is_refused_and_what_is_not_recorded(agent):
+    denied(agent.rate("api.search"), "acme")
+    stats = agent.stats()
+    assert 1 <= stats["refused_accepted"]
+    assert stats["threads_panicked"] == stats["resources_without_room"] == stats["holds_unrecorded"] == 0
+    agent.shutdown(2)
+    with agent.copies("api.exports").reserve("acme"):
+        assert agent.stats()["holds_unrecorded"] == 1
