@@ -1,7 +1,7 @@
 """At the end of the interpreter, agents send what they have recorded.
 
 A child of a fork leaves its parent's agents alone. No exit function runs, and nothing is sent, after os._exit, after a
-signal without a handler, and in children of multiprocessing before Python 3.13: call Agent.shutdown there.
+signal without a handler, in children of multiprocessing before Python 3.13, and in Celery's: call Agent.shutdown there.
 """
 
 import atexit
