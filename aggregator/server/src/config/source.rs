@@ -97,7 +97,8 @@ pub fn variable(path: &str) -> String {
     format!("TOLLGATE_{}", path.replace('.', "_").to_uppercase())
 }
 
-/// The options given in the environment: `lookup` returns the value of a variable.
+/// The options given in the environment: `lookup` returns the value of a variable. An empty one counts as unset:
+/// compose files and scripts pass an unset variable on as an empty one, which must not turn off what the file turns on.
 ///
 /// # Errors
 ///
@@ -108,7 +109,7 @@ pub fn from_environment<E>(
     let mut given = Vec::new();
     for path in OPTIONS.into_iter().filter(|path| *path != PROPERTIES) {
         let origin = variable(path);
-        if let Some(text) = lookup(&origin)? {
+        if let Some(text) = lookup(&origin)?.filter(|text| !text.is_empty()) {
             given.push(Given { path, origin, text });
         }
     }

@@ -279,6 +279,14 @@ fn a_later_layer_beats_an_earlier_one_and_is_named_by_its_fault() {
 }
 
 #[test]
+fn an_empty_variable_leaves_an_option_as_it_is() {
+    let text = "[security]\ntokens_file = \"t\"\nkey_file = \"k\"\ndomain_key_file = \"d\"\n";
+    let env = from_environment(|_| Ok::<_, ()>(Some(String::new())));
+    let config = Config::read("tollgate.toml", text, env.unwrap(), "host-1");
+    assert_eq!(config, read(text));
+}
+
+#[test]
 fn the_limits_file_is_followed_where_the_log_is_a_journal() {
     let follow = |text| read(text).unwrap().limits.follow;
     assert!(follow(""));
