@@ -76,12 +76,18 @@ pub fn load(global: &Global, args: &ServeArgs) -> Result<Config, Failure> {
     load_of(global, flags(global, args), args.partitions.as_deref())
 }
 
-/// The configuration, overridden by these flags.
+/// The configuration for another command than `serve`, overridden by these flags.
 ///
 /// # Errors
 ///
 /// As [`load`].
-pub fn load_with(global: &Global, flags: Vec<Given>) -> Result<Config, Failure> {
+pub fn load_with(global: &Global, mut flags: Vec<Given>) -> Result<Config, Failure> {
+    // Such a command follows no limits file, so it does not need the one that `serve --limits` names.
+    flags.push(Given {
+        path: "limits.follow_file",
+        origin: "command".to_owned(),
+        text: String::new(),
+    });
     load_of(global, flags, None)
 }
 

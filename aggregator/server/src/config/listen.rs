@@ -164,14 +164,24 @@ impl Listen {
             }
             address
         };
+        let (http, agents, feed) = (
+            address("listen.http", 7400, insecure.http),
+            address("listen.agents", 7401, insecure.agents),
+            address("listen.feed", 7402, insecure.feed),
+        );
+        let probe = read_address(source, PROBE);
+        let probe_metrics = source.truth("listen.probe_metrics").unwrap_or(false);
+        if probe_metrics && probe.is_none() && !source.is_refused(PROBE) {
+            source.refuse("listen.probe_metrics", "listen.probe beside it");
+        }
         Self {
-            http: address("listen.http", 7400, insecure.http),
-            agents: address("listen.agents", 7401, insecure.agents),
-            feed: address("listen.feed", 7402, insecure.feed),
+            http,
+            agents,
+            feed,
             hosts,
             insecure,
-            probe: read_address(source, PROBE),
-            probe_metrics: source.truth("listen.probe_metrics").unwrap_or(false),
+            probe,
+            probe_metrics,
             advertise: source.text(
                 "listen.advertise",
                 "a host's name or address, without a port",

@@ -360,6 +360,9 @@ impl LimitsFile {
     fn read(source: &mut ConfigSource, kind: LogKind) -> Self {
         let file = source.file("limits.file");
         let follow = source.truth_or_empty("limits.follow_file");
+        if follow == Some(true) && file.is_none() {
+            source.refuse("limits.follow_file", "limits.file beside it");
+        }
         Self {
             file,
             follow: follow.unwrap_or(kind == LogKind::Journal),

@@ -288,10 +288,11 @@ fn an_empty_variable_leaves_an_option_as_it_is() {
 
 #[test]
 fn the_limits_file_is_followed_where_the_log_is_a_journal() {
-    let follow = |text| read(text).unwrap().limits.follow;
+    let follow = |text: &str| read(text).unwrap().limits.follow;
     assert!(follow(""));
     assert!(!follow("limits.follow_file = false"));
-    assert!(follow("limits.follow_file = true\nlog.kind = \"journal\""));
+    let stated = "limits = { file = \"l.toml\", follow_file = true }\n";
+    assert!(follow(&format!("{stated}log.kind = \"journal\"")));
     #[cfg(feature = "kafka")]
     assert!(!follow("log.kind = \"kafka\""));
     // The shipped file says so, too: `--kafka` beside it must not push a file over newer versions at each start.
@@ -303,6 +304,28 @@ fn the_limits_file_is_followed_where_the_log_is_a_journal() {
         faults("limits.follow_file = \"yes\""),
         ["tollgate.toml: limits.follow_file = \"yes\": expected true or false, or an empty text"]
     );
+}
+
+#[test]
+fn options_without_the_one_that_they_are_about_are_refused() {
+    assert_eq!(
+        faults("listen.probe_metrics = true\nlimits.follow_file = true"),
+        [
+            "tollgate.toml: limits.follow_file = true: expected limits.file beside it",
+            "tollgate.toml: listen.probe_metrics = true: expected listen.probe beside it",
+        ]
+    );
+    assert!(read("listen.probe_metrics = false\nlimits.follow_file = false").is_ok());
+    assert!(read("listen = { probe = \"127.0.0.1:7409\", probe_metrics = true }").is_ok());
+    // The file may be named beside the configuration.
+    let given = |path, text: &str| Given {
+        path,
+        origin: "--limits".to_owned(),
+        text: text.to_owned(),
+    };
+    let flag = vec![given("limits.file", "l.toml")];
+    let config = Config::read("t", "limits.follow_file = true", flag, "h");
+    assert!(config.expect("a file").limits.follow);
 }
 
 #[test]
