@@ -16,7 +16,7 @@ use tollgate_shared::descriptors::RuleFault;
 use tollgate_shared::names::NameFault;
 use tollgate_shared::wire::limits_document::DOCUMENT_BYTES_MAX;
 
-use super::warning::Bytes;
+use super::warning_text::Bytes;
 
 /// How many faults are reported one by one; the others are counted.
 pub const FAULTS_MAX: usize = 1_000;

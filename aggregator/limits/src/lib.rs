@@ -63,6 +63,7 @@ mod units;
 mod version;
 pub mod versions;
 mod warning;
+mod warning_text;
 
 mod zone;
 mod zone_tables;

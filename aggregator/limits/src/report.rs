@@ -14,7 +14,8 @@ use super::resource::Resource;
 use super::review::state_bytes_at_limit;
 use super::tables::RateOverride;
 use super::version::Limits;
-use super::warning::{Bytes, Warning, Warnings};
+use super::warning::{Warning, Warnings};
+use super::warning_text::Bytes;
 
 /// For how many different limits of one resource bytes are reported; the greatest are.
 const SIZES_MAX: usize = 20;
