@@ -62,6 +62,8 @@ mod toml_text;
 mod units;
 mod version;
 pub mod versions;
+#[cfg(test)]
+mod warned_tests;
 mod warning;
 mod warning_text;
 

@@ -51,6 +51,11 @@ const PLACES_MAX: u64 = 10;
 
 /// The rate that a text states; `None` if it is not a rate.
 pub fn parse_rate(text: &str) -> Option<Rate> {
+    parse_rate_places(text).map(|(rate, _)| rate)
+}
+
+/// The same, with the number of stated times that its window lasts: more than one for a number with decimal places.
+pub(super) fn parse_rate_places(text: &str) -> Option<(Rate, u64)> {
     let (hits, time) = parts(text)?;
     let (hits, shared) = parse_decimal(hits)?;
     // 0.333/s would be 333 in 1000 s, all of which may come at once: nobody means that.
@@ -58,10 +63,11 @@ pub fn parse_rate(text: &str) -> Option<Rate> {
         return None;
     }
     let window = parse_time(time)?.checked_mul(shared)?;
-    (0 < window).then_some(Rate {
+    let rate = Rate {
         hits,
         window: Span::from_micros(window),
-    })
+    };
+    (0 < window).then_some((rate, shared))
 }
 
 /// Prints a rate in its usual notation.

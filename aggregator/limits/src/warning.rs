@@ -14,6 +14,7 @@ use tollgate_shared::time::Span;
 use super::normal::TierChange;
 use super::path::Path;
 use super::rate::Calendar;
+use super::settings::Rate;
 use super::units::print_span;
 
 /// How many warnings are reported one by one; the others are counted.
@@ -131,6 +132,11 @@ pub enum WarningKind {
     AllowedBeyondBound,
     /// An entry on a resource that lets in only listed domains states nothing that lets its domain in.
     NotLetIn,
+    /// A rate with decimal places, which becomes more than one hit in a longer window.
+    DecimalRate {
+        /// What it becomes.
+        rate: Rate,
+    },
     /// The entry of an address, whose spellings are limited each by itself.
     SpeltAddress,
 }
@@ -163,6 +169,7 @@ impl WarningKind {
             Self::ClosedBeyondBound => "closed_beyond_bound",
             Self::AllowedBeyondBound => "allowed_beyond_bound",
             Self::NotLetIn => "not_let_in",
+            Self::DecimalRate { .. } => "decimal_rate",
             Self::SpeltAddress => "spelt_address",
         }
     }

@@ -9,6 +9,7 @@ use tollgate_shared::networks::is_wide;
 use tollgate_shared::time::Span;
 
 use super::normal::TierChange;
+use super::spelling::print_rate;
 use super::units::print_span;
 use super::warning::WarningKind;
 
@@ -74,6 +75,12 @@ impl fmt::Display for WarningKind {
                 f,
                 "a domain at its limit takes about {} of state, above 64 KiB",
                 Bytes(bytes)
+            ),
+            Self::DecimalRate { rate } => write!(
+                f,
+                "treated as \"{}\", all of which may come at once: a number with decimal places is whole hits in a \
+                 longer window",
+                print_rate(rate)
             ),
             Self::Normalised(TierChange::Dropped)
             | Self::NoTierLeft

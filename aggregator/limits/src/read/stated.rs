@@ -18,10 +18,10 @@ use crate::path::PathStep;
 use crate::rate::{Bucket, Window};
 use crate::settings::Rate;
 use crate::source::{Item, Section};
-use crate::spelling::{parse_quota, parse_rate};
+use crate::spelling::{parse_quota, parse_rate, parse_rate_places};
 use crate::stated::{Allowance, Setting, Stated};
 use crate::units::greatest_common_divisor;
-use crate::warning::Collector;
+use crate::warning::{Collector, WarningKind};
 
 /// The fields of a statement.
 pub(crate) const STATED_FIELDS: &[&str] = &[
@@ -57,8 +57,8 @@ pub(super) fn read_stated(
         rate.fault(FaultKind::Beside { other: "windows" });
     }
     let windows = match (rate, windows) {
-        (rate @ Some(_), None) => setting(rate, |item| Some([read_window(item)?].into())),
-        (_, windows) => setting(windows, |item| read_windows(section, item)),
+        (rate @ Some(_), None) => setting(rate, |item| Some([read_window(item, warnings)?].into())),
+        (_, windows) => setting(windows, |item| read_windows(section, item, warnings)),
     };
     Stated {
         windows,
@@ -87,8 +87,14 @@ fn setting<T>(
     }
 }
 
-fn read_window(item: &Item<'_, '_>) -> Option<Window> {
-    let Rate { hits, window } = read_rate(item)?;
+fn read_window(item: &Item<'_, '_>, warnings: &Collector) -> Option<Window> {
+    let rate = read_rate(item)?;
+    // One hit is no burst, however long its window is: 0.5/s is 1/2s.
+    let times = item.text().and_then(parse_rate_places);
+    if times.is_some_and(|(_, times)| 1 < times && 1 < rate.hits) {
+        warnings.add(&item.path, WarningKind::DecimalRate { rate });
+    }
+    let Rate { hits, window } = rate;
     Some(Window {
         limit: hits,
         window,
@@ -140,10 +146,14 @@ fn each<T>(
     all.into_iter().collect()
 }
 
-fn read_windows(section: &Section<'_, '_>, list: &Item<'_, '_>) -> Option<Box<[Window]>> {
+fn read_windows(
+    section: &Section<'_, '_>,
+    list: &Item<'_, '_>,
+    warnings: &Collector,
+) -> Option<Box<[Window]>> {
     const EXPECTED: &str = "1 to 16 windows, as [\"10/s\", \"1000/h\"], or \"none\"";
     let form = ("windows", WINDOWS_MAX, EXPECTED);
-    each(section, list, form, read_window)
+    each(section, list, form, |item| read_window(item, warnings))
 }
 
 fn read_quotas(section: &Section<'_, '_>, list: &Item<'_, '_>) -> Option<Box<[Allowance]>> {
