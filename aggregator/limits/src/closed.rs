@@ -20,12 +20,12 @@ use tollgate_shared::wire::public::{
     PublicAllowed, PublicNetwork, PublicNetworks, closed_within_bound,
 };
 
-use super::resource::{CopiesResource, Mode, RateResource, Resource, overlaid};
+use super::resource::{CopiesResource, RateResource, overlaid};
 use super::version::Limits;
 
 /// With more entries of domains, agents do not learn which networks a resource closes, nor which domains of copies: each
 /// entry is looked at, because it may open an address of a closed network.
-const ENTRIES_MAX: usize = 10_000;
+pub(super) const ENTRIES_MAX: usize = 10_000;
 
 impl Limits {
     /// What agents learn of a resource's entries, to refuse calls by themselves.
@@ -47,51 +47,8 @@ impl Limits {
         closed.map(Box::from).collect()
     }
 
-    /// The resources that close more domains than agents learn, each with the number of those that agents learn. The
-    /// others are refused only once they are denied.
-    pub fn closed_beyond_bound(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.enforced_rates().filter_map(|rate| {
-            let learnt = closed_within_bound(self.closed(rate)).count();
-            let is_beyond = self.closed(rate).nth(learnt).is_some();
-            is_beyond.then_some((rate.name(), learnt))
-        })
-    }
-
-    /// The resources that let in more domains than agents learn, and nobody else: the others are refused only once they are
-    /// denied.
-    pub fn allowed_beyond_bound(&self) -> impl Iterator<Item = &str> {
-        let rates = self.enforced_rates().filter(|rate| {
-            let is_closed = self.class(rate.default_class()).grants_nothing();
-            is_closed && rate.has_overrides() && self.public_entries(rate).allowed.is_none()
-        });
-        let copies = self.enforced_copies().filter(|copies| {
-            copies.limit == 0 && copies.has_overrides() && copies.public_entries().allowed.is_none()
-        });
-        rates
-            .map(RateResource::name)
-            .chain(copies.map(CopiesResource::name))
-    }
-
-    fn enforced_copies(&self) -> impl Iterator<Item = &CopiesResource> {
-        let copies = self
-            .resources()
-            .iter()
-            .filter_map(|resource| match resource {
-                Resource::Copies(copies) => Some(copies),
-                Resource::Rate(_) => None,
-            });
-        copies.filter(|copies| !self.namespace_of(copies.name()).ignore_configured)
-    }
-
-    fn enforced_rates(&self) -> impl Iterator<Item = &RateResource> {
-        self.rates().filter(|rate| {
-            let is_ignored = self.namespace_of(rate.name()).ignore_configured;
-            rate.mode() == Mode::Enforced && !is_ignored
-        })
-    }
-
     /// The domains of a resource whose own limits grant nothing, ascending.
-    fn closed<'l>(&'l self, rate: &'l RateResource) -> impl Iterator<Item = &'l str> {
+    pub(super) fn closed<'l>(&'l self, rate: &'l RateResource) -> impl Iterator<Item = &'l str> {
         let is_open = |row| !self.class(row).grants_nothing();
         let of_document = rate.table.closed();
         let of_document = of_document.filter(move |domain| {
@@ -108,19 +65,22 @@ impl Limits {
 }
 
 impl CopiesResource {
-    /// The first closed domains, as many as agents learn: those whose own limit is 0, and members of groups whose limit is
-    /// 0.
+    /// The first closed domains, as many as agents learn.
     pub(super) fn public_closed(&self) -> Box<[Box<str>]> {
+        let closed = closed_within_bound(self.closed().into_iter());
+        closed.map(Box::from).collect()
+    }
+
+    /// The closed domains: those whose own limit is 0, unless there are too many entries to look at, and members of groups
+    /// whose limit is 0.
+    pub(super) fn closed(&self) -> BTreeSet<&str> {
         let groups = self.groups.values().filter(|group| group.limit == 0);
         let members = groups.flat_map(|group| group.members.iter());
+        if ENTRIES_MAX < self.entries() {
+            return members.collect();
+        }
         let own = { self.overrides() }.filter(|(_, limit)| *limit == 0);
-        let own = own.map(|(domain, _)| domain);
-        let closed: BTreeSet<&str> = match self.entries() <= ENTRIES_MAX {
-            true => members.chain(own).collect(),
-            false => members.collect(),
-        };
-        let closed = closed_within_bound(closed.into_iter());
-        closed.map(Box::from).collect()
+        members.chain(own.map(|(domain, _)| domain)).collect()
     }
 
     /// What agents learn of the entries, to refuse calls by themselves.

@@ -20,6 +20,7 @@ mod assemble;
 mod beside;
 mod changed;
 mod closed;
+mod closed_beyond;
 mod descriptors;
 mod fault;
 mod forgets;

@@ -25,3 +25,50 @@ fn a_decimal_rate_that_becomes_a_burst_is_warned_of() {
     let bucket = "rate.x.bucket = { rate = \"100.5/s\", burst = 200 }";
     assert_eq!(warned(bucket), [""; 0]);
 }
+
+/// What is warned of, by the code of the warning and the resource.
+fn beyond(text: &str) -> bool {
+    let report = check(text, "my.toml");
+    assert!(report.good, "{report}");
+    let mut codes = report.warnings.iter().map(|of| of.kind.code());
+    codes.any(|code| code == "closed_beyond_bound")
+}
+
+#[test]
+fn closed_lists_of_every_kind_are_warned_of_beyond_their_bounds() {
+    let domains = |count: u32, value: &str| {
+        let of = |n: u32| format!("tenant-{n:06} = {value}\n");
+        (0..count).map(of).collect::<String>()
+    };
+    let networks = |count: u32, value: &str| {
+        let of = |n: u32| format!("\"10.{}.{}.0/24\" = {value}\n", n / 256, n % 256);
+        (0..count).map(of).collect::<String>()
+    };
+    let copies = |domains: &str| format!("[copies.j]\nlimit = 5\n[copies.j.domains]\n{domains}");
+    let rate = |domains: &str| format!("[rate.r]\nrate = \"5/s\"\n[rate.r.domains]\n{domains}");
+    let (zero, nine) = ("{ rate = \"0/s\" }", "{ rate = \"9/s\" }");
+    let one = "\"2001:db8::/32\" = ";
+    for (text, is_beyond) in [
+        (copies(&domains(3_000, "0")), true),
+        (copies(&domains(1_000, "0")), false),
+        (copies(&networks(600, "0")), true),
+        (copies(&networks(500, "0")), false),
+        (rate(&networks(600, zero)), true),
+        (rate(&networks(500, zero)), false),
+        (rate(&format!("{}{one}{zero}", domains(10_001, nine))), true),
+        (rate(&format!("{}{one}{zero}", domains(9_000, nine))), false),
+        (
+            rate(&format!("{}acme = {zero}", domains(10_001, nine))),
+            false,
+        ),
+        (copies(&format!("{}acme = 0", domains(10_001, "9"))), true),
+        (copies(&format!("{}{one}0", domains(10_001, "9"))), true),
+        (copies(&domains(10_001, "9")), false),
+    ] {
+        let shown = text.lines().last().unwrap_or_default();
+        assert_eq!(beyond(&text), is_beyond, "{} bytes, {shown}", text.len());
+    }
+    // Wider ones beside them are learnt first, and contain the others.
+    let wide = format!("{}\"10.0.0.0/8\" = 0", networks(600, "0"));
+    assert!(!beyond(&copies(&wide)));
+}

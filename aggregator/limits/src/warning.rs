@@ -126,7 +126,7 @@ pub enum WarningKind {
         /// How much.
         bytes: u64,
     },
-    /// More domains are granted nothing than agents learn.
+    /// More domains, or networks, are granted nothing than agents learn.
     ClosedBeyondBound,
     /// More domains are let in, and nobody else, than agents learn.
     AllowedBeyondBound,

@@ -111,8 +111,9 @@ impl WarningKind {
                 "states when the periods of a quota begin, but there is no quota"
             }
             Self::ClosedBeyondBound => {
-                "more domains have a limit of 0 than agents learn (64 KiB of names); the first ones in the order of \
-                 their names are refused from their first call, the others from their first denial on"
+                "more domains have a limit of 0 than agents learn (64 KiB of names, the first in their order; 512 \
+                 networks of IPv4 and of IPv6, the widest; with more than 10,000 entries neither networks nor domains \
+                 of copies): those are refused from their first call, the others from their first denial on"
             }
             Self::AllowedBeyondBound => {
                 "more domains are let in than agents learn (64 KiB of names, 512 networks, 10,000 entries): the \
