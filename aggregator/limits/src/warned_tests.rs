@@ -72,3 +72,26 @@ fn closed_lists_of_every_kind_are_warned_of_beyond_their_bounds() {
     let wide = format!("{}\"10.0.0.0/8\" = 0", networks(600, "0"));
     assert!(!beyond(&copies(&wide)));
 }
+
+#[test]
+fn a_candidate_that_grants_nothing_is_warned_of() {
+    let of = |candidate: &str| {
+        warned(&format!(
+            "rate.x = {{ domains.acme.rate = \"9/s\", candidate = {{ {candidate} }} }}"
+        ))
+    };
+    let expected = "resource \"x\": candidate: grants nothing, because the resource states no limit itself; promoted, it \
+                    would be the only limits of the resource and let all in (tiers = \"none\" in the candidate has that \
+                    effect already now)";
+    assert_eq!(of("hard = \"5/s\""), [expected]);
+    for candidate in [
+        "rate = \"5/s\"",
+        "hard = \"5/s\", tiers = \"none\"",
+        "tiers = []",
+    ] {
+        assert_eq!(of(candidate), [""; 0], "{candidate}");
+    }
+    // There, promoting it closes the resource, too.
+    let stated = "rate.x = { tiers = [], candidate.hard = \"5/s\" }";
+    assert_eq!(warned(stated), [""; 0]);
+}

@@ -137,6 +137,8 @@ pub enum WarningKind {
         /// What it becomes.
         rate: Rate,
     },
+    /// A candidate grants nothing, because its resource states no limit; promoted, it would let all in.
+    CandidateClosed,
     /// The entry of an address, whose spellings are limited each by itself.
     SpeltAddress,
 }
@@ -170,6 +172,7 @@ impl WarningKind {
             Self::AllowedBeyondBound => "allowed_beyond_bound",
             Self::NotLetIn => "not_let_in",
             Self::DecimalRate { .. } => "decimal_rate",
+            Self::CandidateClosed => "candidate_closed",
             Self::SpeltAddress => "spelt_address",
         }
     }

@@ -90,6 +90,7 @@ impl fmt::Display for WarningKind {
             | Self::ClosedBeyondBound
             | Self::AllowedBeyondBound
             | Self::NotLetIn
+            | Self::CandidateClosed
             | Self::SpeltAddress => Ok(()),
         }
     }
@@ -122,6 +123,10 @@ impl WarningKind {
             Self::NotLetIn => {
                 "always refused: the resource lets in only domains with limits of their own, and this entry states \
                  none (tiers = \"none\" would let the domain in)"
+            }
+            Self::CandidateClosed => {
+                "grants nothing, because the resource states no limit itself; promoted, it would be the only limits \
+                 of the resource and let all in (tiers = \"none\" in the candidate has that effect already now)"
             }
             Self::SpeltAddress => {
                 "each spelling of this address counts by itself, as ::ffff:192.0.2.1 beside 192.0.2.1: with \

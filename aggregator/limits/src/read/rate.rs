@@ -122,6 +122,7 @@ fn read_rate(
         let section = item.table("a table of limits, as { rate = \"5/s\" }")?;
         Some(read_stated_only(&section, reading, None))
     });
+    warn_of_closed_candidate(section, &default, (global, candidate.as_ref()), reading);
     warn_of_zone(section, &default, (&candidate, &overrides), reading);
     let switch = |field: &str| section.get(field).and_then(|item| item.boolean());
     let blind = section.get("blind").and_then(|item| read_blind(&item));
@@ -151,6 +152,21 @@ fn read_rate(
         },
         large_state: switch("large_state").unwrap_or_default(),
         overrides,
+    }
+}
+
+/// Warns of a candidate that inherits the refusal of a resource without limits, which ends once it is promoted.
+fn warn_of_closed_candidate(
+    section: &Section<'_, '_>,
+    default: &Stated,
+    (global, candidate): (Option<u64>, Option<&Stated>),
+    reading: &ResourceReading<'_, '_>,
+) {
+    let is_closed = !default.states_a_constraint() && global.is_none();
+    let inherits = |of: &Stated| of.states_a_constraint() && of.tiers.is_inherited();
+    if is_closed && candidate.is_some_and(inherits) {
+        let path = section.path.then(PathStep::Section("candidate"));
+        reading.warnings.add(&path, WarningKind::CandidateClosed);
     }
 }
 
