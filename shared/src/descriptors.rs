@@ -13,6 +13,8 @@
 //! `generic_key` and `header_match` do: `{#2}` is the value of the second entry, whatever its key. Knows nothing of
 //! limits, gRPC or files. What stays true: a parsed rule expands for every descriptor that it matches.
 
+mod covers;
+
 use std::fmt;
 
 /// The most rules of one domain of descriptors: even with the longest texts they take fewer bytes than public limits
@@ -380,8 +382,7 @@ mod tests {
             let matched = rule.apply(entries)?;
             Some(format!("{} {}", matched.resource, matched.domain))
         };
-        let post = ("method", "POST");
-        let path = ("path", "/api/x");
+        let [post, path] = [("method", "POST"), ("path", "/api/x")];
         let address = ("remote_address", "203.0.113.7");
         assert_eq!(
             matched(&[post, path, address]).as_deref(),
@@ -493,8 +494,7 @@ mod tests {
 
     #[test]
     fn rules_have_a_name_that_no_resource_has() {
-        let name = resource_of_rules("edge");
-        assert_eq!(rules_of_resource(&name), Some("edge"));
+        assert_eq!(rules_of_resource(&resource_of_rules("edge")), Some("edge"));
         assert_eq!(rules_of_resource("edge"), None);
     }
 }

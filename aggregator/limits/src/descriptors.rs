@@ -65,23 +65,4 @@ mod tests {
         let line = r#"  { keys = ["tokens"], resource = "llm.tokens", domain = "{tokens}", record = true },"#;
         assert!(printed.lines().any(|of| of == line), "{printed}");
     }
-
-    #[test]
-    fn a_rule_hidden_by_an_earlier_one_is_warned_of() {
-        let text = r#"
-            [descriptors.edge]
-            rules = [
-              { keys = ["a"], resource = "x", domain = "{a}" },
-              { keys = ["a=1"], resource = "y", domain = "1" },
-              { keys = ["a"], resource = "z", domain = "{a}" },
-            ]
-        "#;
-        let (_, warnings) = Limits::parse_with_warnings(text).expect("it is right");
-        let found: Vec<String> = warnings.list.iter().map(ToString::to_string).collect();
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert!(
-            found[0].contains("rule[3]") && found[0].contains("rule[1]"),
-            "{found:?}"
-        );
-    }
 }

@@ -86,6 +86,7 @@ pub(super) fn review(limits: &Limits, warnings: &Collector, notes: &Notes) {
         review.review_overrides(&resource);
         review.review_spellings(&resource);
     }
+    review_rules(limits, warnings);
     let beyond = |name: &str, kind| {
         let resource = Path::DOCUMENT.then(PathStep::Named("resource", name));
         warnings.add(&resource, kind);
@@ -94,6 +95,21 @@ pub(super) fn review(limits: &Limits, warnings: &Collector, notes: &Notes) {
     closed.for_each(|(name, _)| beyond(name, WarningKind::ClosedBeyondBound));
     let allowed = limits.allowed_beyond_bound();
     allowed.for_each(|name| beyond(name, WarningKind::AllowedBeyondBound));
+}
+
+/// Warns of rules of descriptors whose resource is stated as a whole, and has no limits.
+fn review_rules(limits: &Limits, warnings: &Collector) {
+    for (name, rules) in limits.descriptors.iter() {
+        let descriptors = Path::DOCUMENT.then(PathStep::Named("descriptors", name));
+        for (index, rule) in rules.iter().enumerate() {
+            let resource = rule.resource().text();
+            if !resource.contains('{') && limits.resource(resource).is_none() {
+                let rule = descriptors.then(PathStep::item("rule", index));
+                let resource = rule.then(PathStep::Named("resource", resource));
+                warnings.add(&resource, WarningKind::ResourceWithoutLimits);
+            }
+        }
+    }
 }
 
 struct Review<'a> {

@@ -95,3 +95,53 @@ fn a_candidate_that_grants_nothing_is_warned_of() {
     let stated = "rate.x = { tiers = [], candidate.hard = \"5/s\" }";
     assert_eq!(warned(stated), [""; 0]);
 }
+
+#[test]
+fn a_rule_that_earlier_ones_cover_is_warned_of() {
+    let of = |keys: &[&str]| {
+        let rule =
+            |keys: &&str| format!("{{ keys = [{keys}], resource = \"edge\", domain = \"all\" }}");
+        let rules: Vec<String> = keys.iter().map(rule).collect();
+        warned(&format!(
+            "rate.edge.rate = \"5/s\"\ndescriptors.d.rules = [{}]",
+            rules.join(", ")
+        ))
+    };
+    let covered = "descriptors \"d\": rule[2]: never matches: rule[1] matches all that it does, and comes first";
+    for keys in [
+        ["\"path\"", "\"path=/search*\""],
+        ["\"path=/s*\"", "\"path=/search\""],
+        ["\"path=/s*\", \"method\"", "\"path=/s*\", \"method=GET\""],
+        ["\"path!=/a\"", "\"path=/b\""],
+        ["\"path!=/a*\"", "\"path!=/*\""],
+        ["\"path!=/a\"", "\"path!=/a*\""],
+        ["\"path\"", "\"path\""],
+    ] {
+        assert_eq!(of(&keys), [covered], "{keys:?}");
+    }
+    for keys in [
+        ["\"path=/search\"", "\"path=/s*\""],
+        ["\"path\"", "\"path\", \"method\""],
+        ["\"path\"", "\"route=/search\""],
+        ["\"path!=/a*\"", "\"path!=/a\""],
+        ["\"path!=/a\"", "\"path=/*\""],
+    ] {
+        assert_eq!(of(&keys)[..], [""; 0], "{keys:?}");
+    }
+}
+
+#[test]
+fn a_rule_for_a_resource_without_limits_is_warned_of() {
+    let of = |resource: &str| {
+        warned(&format!(
+            "rate.\"api.search\".rate = \"5/s\"\nrate.\"web.*\".rate = \"5/s\"\ncopies.jobs.limit = 4\n\
+             descriptors.d.rules = [{{ keys = [\"path\"], resource = \"{resource}\", domain = \"all\" }}]"
+        ))
+    };
+    let expected =
+        "descriptors \"d\": rule[1]: resource \"api.serach\": has no limits in this document";
+    assert_eq!(of("api.serach"), [expected]);
+    for resource in ["api.search", "web.x", "jobs", "api.{path}"] {
+        assert_eq!(of(resource), [""; 0], "{resource}");
+    }
+}

@@ -116,7 +116,7 @@ pub enum WarningKind {
         /// How many hits this tier and those below it allow in its window.
         sum: u64,
     },
-    /// A rule of descriptors has the keys of an earlier one, which takes precedence.
+    /// A rule of descriptors matches nothing that an earlier one does not match, which takes precedence.
     RuleNeverMatches {
         /// The number of the earlier one, from 1.
         first: usize,
@@ -139,6 +139,8 @@ pub enum WarningKind {
     },
     /// A candidate grants nothing, because its resource states no limit; promoted, it would let all in.
     CandidateClosed,
+    /// A rule of descriptors is for a resource that has no limits.
+    ResourceWithoutLimits,
     /// The entry of an address, whose spellings are limited each by itself.
     SpeltAddress,
 }
@@ -173,6 +175,7 @@ impl WarningKind {
             Self::NotLetIn => "not_let_in",
             Self::DecimalRate { .. } => "decimal_rate",
             Self::CandidateClosed => "candidate_closed",
+            Self::ResourceWithoutLimits => "resource_without_limits",
             Self::SpeltAddress => "spelt_address",
         }
     }

@@ -69,7 +69,7 @@ impl fmt::Display for WarningKind {
             }
             Self::RuleNeverMatches { first } => write!(
                 f,
-                "never matches: rule[{first}] has the same keys and comes first"
+                "never matches: rule[{first}] matches all that it does, and comes first"
             ),
             Self::ManyBytes { bytes } => write!(
                 f,
@@ -91,6 +91,7 @@ impl fmt::Display for WarningKind {
             | Self::AllowedBeyondBound
             | Self::NotLetIn
             | Self::CandidateClosed
+            | Self::ResourceWithoutLimits
             | Self::SpeltAddress => Ok(()),
         }
     }
@@ -128,6 +129,7 @@ impl WarningKind {
                 "grants nothing, because the resource states no limit itself; promoted, it would be the only limits \
                  of the resource and let all in (tiers = \"none\" in the candidate has that effect already now)"
             }
+            Self::ResourceWithoutLimits => "has no limits in this document",
             Self::SpeltAddress => {
                 "each spelling of this address counts by itself, as ::ffff:192.0.2.1 beside 192.0.2.1: with \
                  `addresses` all of them count as one domain"

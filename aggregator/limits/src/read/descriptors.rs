@@ -58,7 +58,7 @@ fn read_rules(item: &Item<'_, '_>, reading: &ResourceReading<'_, '_>) -> Box<[De
         let Some(read) = read_rule(&rule) else {
             continue;
         };
-        if let Some(first) = rules.iter().position(|other| other.keys() == read.keys()) {
+        if let Some(first) = rules.iter().position(|other| other.covers(&read)) {
             let first = first + 1;
             let kind = WarningKind::RuleNeverMatches { first };
             reading.warnings.add(&rule.path, kind);
