@@ -311,6 +311,12 @@ pub fn promoted(text: &str, resource: &str) -> Result<String, Failure> {
         let above: String = gone.filter_map(|key| remove(table, key)).collect();
         comments.insert_str(0, &above);
     }
+    // The two are one setting, which a document states by one of them.
+    for [own, other] in [["rate", "windows"], ["windows", "rate"]] {
+        if candidate.contains_key(own) && !candidate.contains_key(other) {
+            comments.insert_str(0, &remove(table, other).unwrap_or_default());
+        }
+    }
     for (key, value) in candidate.iter() {
         let above = comments_above(candidate, key);
         replace(table, key, value);
@@ -469,6 +475,28 @@ rate = "80/s"
             "bucket = \"none\"",
         );
         assert_eq!((none.windows[0].limit, none.bucket), (9, None));
+    }
+
+    #[test]
+    fn a_candidate_of_windows_takes_the_place_of_a_rate() {
+        for (limits, candidate, expected) in [
+            ("rate = \"100/s\"", "windows = \"none\"\nhard = \"5/s\"", 0),
+            (
+                "windows = [\"100/s\"]",
+                "rate = \"none\"\nhard = \"5/s\"",
+                0,
+            ),
+            ("rate = \"100/s\"", "windows = [\"9/s\", \"99/m\"]", 2),
+            ("windows = [\"9/s\", \"99/m\"]", "rate = \"100/s\"", 1),
+            ("rate = \"100/s\"", "hard = \"5/s\"", 1),
+        ] {
+            let text = format!("[rate.x]\n# ours\n{limits}\n[rate.x.candidate]\n{candidate}\n");
+            let text = promoted(&text, "x").unwrap_or_else(|failure| panic!("{failure}\n{text}"));
+            let limits = Limits::parse(&text).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+            let class = limits.class_of("x", "anybody").expect("limits");
+            assert_eq!(class.windows.len(), expected, "{text}");
+            assert!(text.contains("# ours"), "{text}");
+        }
     }
 
     #[test]
