@@ -145,3 +145,16 @@ fn a_rule_for_a_resource_without_limits_is_warned_of() {
         assert_eq!(of(resource), [""; 0], "{resource}");
     }
 }
+
+#[test]
+fn a_plan_without_effect_is_warned_of() {
+    let text = "plans = { gold = [\"acme\"], none = [], unused = [\"globex\"] }\nrate.x = { rate = \"9/s\", plans = { \
+                gold = { rate = \"99/s\" }, none = { rate = \"1/s\" } } }\n";
+    let expected = [
+        "plan \"none\": has no members",
+        "plan \"unused\": no resource states limits for it",
+    ];
+    assert_eq!(warned(text), expected);
+    let copies = format!("{text}copies.y = {{ limit = 4, plans.unused = 9 }}\n");
+    assert_eq!(warned(&copies), expected[..1]);
+}

@@ -141,6 +141,10 @@ pub enum WarningKind {
     CandidateClosed,
     /// A rule of descriptors is for a resource that has no limits.
     ResourceWithoutLimits,
+    /// A plan that no domain is a member of.
+    PlanWithoutMembers,
+    /// A plan that no resource states limits for.
+    PlanWithoutLimits,
     /// The entry of an address, whose spellings are limited each by itself.
     SpeltAddress,
 }
@@ -176,6 +180,8 @@ impl WarningKind {
             Self::DecimalRate { .. } => "decimal_rate",
             Self::CandidateClosed => "candidate_closed",
             Self::ResourceWithoutLimits => "resource_without_limits",
+            Self::PlanWithoutMembers => "plan_without_members",
+            Self::PlanWithoutLimits => "plan_without_limits",
             Self::SpeltAddress => "spelt_address",
         }
     }

@@ -92,6 +92,8 @@ impl fmt::Display for WarningKind {
             | Self::NotLetIn
             | Self::CandidateClosed
             | Self::ResourceWithoutLimits
+            | Self::PlanWithoutMembers
+            | Self::PlanWithoutLimits
             | Self::SpeltAddress => Ok(()),
         }
     }
@@ -130,6 +132,8 @@ impl WarningKind {
                  of the resource and let all in (tiers = \"none\" in the candidate has that effect already now)"
             }
             Self::ResourceWithoutLimits => "has no limits in this document",
+            Self::PlanWithoutMembers => "has no members",
+            Self::PlanWithoutLimits => "no resource states limits for it",
             Self::SpeltAddress => {
                 "each spelling of this address counts by itself, as ::ffff:192.0.2.1 beside 192.0.2.1: with \
                  `addresses` all of them count as one domain"

@@ -22,6 +22,8 @@ use std::sync::Arc;
 use tollgate_shared::names::check_name;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::limits_document::DOCUMENT_BYTES_MAX;
+use toml::Spanned;
+use toml::de::DeValue;
 
 use crate::assemble::{Draft, assemble};
 use crate::fault::{FaultKind, Faults};
@@ -30,7 +32,7 @@ use crate::review::review;
 use crate::settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate};
 use crate::source::{Item, Notes, Section, parse};
 use crate::version::{Limits, RULES};
-use crate::warning::{Collector, Warnings};
+use crate::warning::{Collector, WarningKind, Warnings};
 use crate::zone::Zone;
 
 use self::overrides::warn_of_name;
@@ -362,10 +364,29 @@ fn read_plans<'t>(document: &Section<'_, 't>, warnings: &Collector) -> Plans<'t>
     let Some(section) = document.section("plans", PathStep::Through("plans")) else {
         return plans;
     };
+    let limited = limited_plans(document);
     for (plan, item) in section.checked("plan") {
-        plans.insert(plan, read_names(&item, warnings));
+        let members = read_names(&item, warnings);
+        if members.is_empty() {
+            warnings.add(&item.path, WarningKind::PlanWithoutMembers);
+        } else if !limited.contains(plan) {
+            warnings.add(&item.path, WarningKind::PlanWithoutLimits);
+        }
+        plans.insert(plan, members);
     }
     plans
+}
+
+/// The plans for which some resource states limits.
+fn limited_plans<'t>(document: &Section<'_, 't>) -> BTreeSet<&'t str> {
+    let table = |of: &'t Spanned<DeValue<'t>>| of.get_ref().as_table();
+    let kinds = ["rate", "copies"].into_iter();
+    let kinds = kinds.filter_map(|kind| table(document.value(kind)?));
+    let resources = kinds.flat_map(|kind| kind.values()).filter_map(table);
+    let plans = resources.filter_map(|resource| table(resource.get("plans")?));
+    plans
+        .flat_map(|plans| plans.keys().map(|name| &**name.get_ref()))
+        .collect()
 }
 
 /// A list of domains' names, each once, ascending.
