@@ -18,7 +18,7 @@ use super::numbers::ClassId;
 use super::path::{Path, PathStep};
 use super::quotas;
 use super::rate::{RateClass, Tier, Window};
-use super::resource::RateResource;
+use super::resource::{RateResource, Resource};
 use super::source::Notes;
 use super::tables::RateOverride;
 use super::version::Limits;
@@ -86,6 +86,7 @@ pub(super) fn review(limits: &Limits, warnings: &Collector, notes: &Notes) {
         review.review_overrides(&resource);
         review.review_spellings(&resource);
     }
+    review_copies(limits, warnings);
     review_rules(limits, warnings);
     let beyond = |name: &str, kind| {
         let resource = Path::DOCUMENT.then(PathStep::Named("resource", name));
@@ -95,6 +96,26 @@ pub(super) fn review(limits: &Limits, warnings: &Collector, notes: &Notes) {
     closed.for_each(|(name, _)| beyond(name, WarningKind::ClosedBeyondBound));
     let allowed = limits.allowed_beyond_bound();
     allowed.for_each(|name| beyond(name, WarningKind::AllowedBeyondBound));
+}
+
+/// Warns once, of each resource of copies, of entries for addresses, whose spellings hold copies each by itself. An
+/// entry of 0 refuses every spelling.
+fn review_copies(limits: &Limits, warnings: &Collector) {
+    let copies = limits.resources().iter().filter_map(|of| match of {
+        Resource::Copies(copies) if copies.networks.has_addresses() => Some(copies),
+        _ => None,
+    });
+    for copies in copies {
+        let mut spelt = copies
+            .overrides()
+            .filter(|(domain, limit)| 0 < *limit && address(domain).is_some());
+        if let Some((first, _)) = spelt.next() {
+            let resource = Path::DOCUMENT.then(PathStep::Named("resource", copies.name()));
+            let path = resource.then(PathStep::Named("domain", first));
+            let alike = spelt.count() as u64;
+            warnings.add_alike(&path, WarningKind::SpeltCopiesAddress, alike);
+        }
+    }
 }
 
 /// Warns of rules of descriptors whose resource is stated as a whole, and has no limits.

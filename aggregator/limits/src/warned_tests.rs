@@ -158,3 +158,19 @@ fn a_plan_without_effect_is_warned_of() {
     let copies = format!("{text}copies.y = {{ limit = 4, plans.unused = 9 }}\n");
     assert_eq!(warned(&copies), expected[..1]);
 }
+
+#[test]
+fn copies_of_an_address_count_by_its_spelling() {
+    let of = |limits: &str| {
+        warned(&format!(
+            "copies.x = {{ limit = 9, domains = {{ {limits} }} }}"
+        ))
+    };
+    let found = of("\"192.0.2.1\" = 5, \"2001:db8::1\" = 6, acme = 7");
+    let expected = "resource \"x\": domain \"192.0.2.1\": each spelling of this address holds copies by itself, as \
+                    ::ffff:192.0.2.1 beside 192.0.2.1: callers have to pass addresses in one spelling (and 1 more \
+                    domain)";
+    assert_eq!(found, [expected]);
+    // What may have no copies has none in any spelling.
+    assert_eq!(of("\"192.0.2.1\" = 0, \"10.0.0.0/8\" = 5"), [""; 0]);
+}

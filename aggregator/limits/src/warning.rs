@@ -147,6 +147,8 @@ pub enum WarningKind {
     PlanWithoutLimits,
     /// The entry of an address, whose spellings are limited each by itself.
     SpeltAddress,
+    /// The same of copies, where nothing makes one domain of the spellings.
+    SpeltCopiesAddress,
 }
 
 impl WarningKind {
@@ -182,7 +184,7 @@ impl WarningKind {
             Self::ResourceWithoutLimits => "resource_without_limits",
             Self::PlanWithoutMembers => "plan_without_members",
             Self::PlanWithoutLimits => "plan_without_limits",
-            Self::SpeltAddress => "spelt_address",
+            Self::SpeltAddress | Self::SpeltCopiesAddress => "spelt_address",
         }
     }
 

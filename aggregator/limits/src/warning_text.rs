@@ -94,6 +94,7 @@ impl fmt::Display for WarningKind {
             | Self::ResourceWithoutLimits
             | Self::PlanWithoutMembers
             | Self::PlanWithoutLimits
+            | Self::SpeltCopiesAddress
             | Self::SpeltAddress => Ok(()),
         }
     }
@@ -134,6 +135,10 @@ impl WarningKind {
             Self::ResourceWithoutLimits => "has no limits in this document",
             Self::PlanWithoutMembers => "has no members",
             Self::PlanWithoutLimits => "no resource states limits for it",
+            Self::SpeltCopiesAddress => {
+                "each spelling of this address holds copies by itself, as ::ffff:192.0.2.1 beside 192.0.2.1: callers \
+                 have to pass addresses in one spelling"
+            }
             Self::SpeltAddress => {
                 "each spelling of this address counts by itself, as ::ffff:192.0.2.1 beside 192.0.2.1: with \
                  `addresses` all of them count as one domain"
