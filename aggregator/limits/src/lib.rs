@@ -57,6 +57,7 @@ mod sorted_names;
 mod source;
 mod spelling;
 pub mod stated;
+mod stated_places;
 mod stated_twice;
 mod tables;
 mod toml_text;

@@ -20,6 +20,7 @@ use super::quotas;
 use super::rate::{RateClass, Tier, Window};
 use super::resource::{RateResource, Resource};
 use super::source::Notes;
+use super::stated_places::{LimitsOwner, StatedPlaces};
 use super::tables::RateOverride;
 use super::version::Limits;
 use super::warning::{Collector, WarningKind};
@@ -68,21 +69,28 @@ pub fn hits_max_in(window: Span, hard: u64) -> u64 {
 }
 
 /// Adds warnings about valid limits, and faults for those that take too much memory.
-pub(super) fn review(limits: &Limits, warnings: &Collector, notes: &Notes) {
+pub(super) fn review(
+    limits: &Limits,
+    places: StatedPlaces<'_>,
+    warnings: &Collector,
+    notes: &Notes,
+) {
     for rate in limits.rates() {
         let resource = Path::DOCUMENT.then(PathStep::Named("resource", rate.name()));
         let review = Review {
             limits,
+            places,
             rate,
             warnings,
             notes,
         };
-        review.review_class(&resource, rate.default_class(), 0);
+        let owner = LimitsOwner::Resource;
+        review.review_class((&resource, owner), rate.default_class(), 0);
         if let Some(class) = rate.default.candidate {
             let candidate = resource.then(PathStep::Section("candidate"));
-            review.review_class(&candidate, class, 0);
+            review.review_class((&candidate, LimitsOwner::Candidate), class, 0);
         }
-        review.review_bytes(&resource, &rate.default, 0);
+        review.review_bytes((&resource, owner), &rate.default, 0);
         review.review_overrides(&resource);
         review.review_spellings(&resource);
     }
@@ -135,6 +143,7 @@ fn review_rules(limits: &Limits, warnings: &Collector) {
 
 struct Review<'a> {
     limits: &'a Limits,
+    places: StatedPlaces<'a>,
     rate: &'a RateResource,
     warnings: &'a Collector,
     notes: &'a Notes,
@@ -151,8 +160,9 @@ impl Review<'_> {
             }
             if of.class != self.rate.default_class() {
                 let path = resource.then(PathStep::Named("domain", domain));
-                self.review_class(&path, of.class, domains as u64 - 1);
-                self.review_bytes(&path, of, domains as u64 - 1);
+                let place = (&path, LimitsOwner::Domain(domain));
+                self.review_class(place, of.class, domains as u64 - 1);
+                self.review_bytes(place, of, domains as u64 - 1);
             }
         }
     }
@@ -186,7 +196,12 @@ impl Review<'_> {
         }
     }
 
-    fn review_class(&self, path: &Path<'_>, class: ClassId, alike: u64) {
+    fn review_class(
+        &self,
+        (path, owner): (&Path<'_>, LimitsOwner<'_>),
+        class: ClassId,
+        alike: u64,
+    ) {
         let class = self.limits.class(class);
         let warn = |path: &Path<'_>, kind| self.warnings.add_alike(path, kind, alike);
         if let (Some(hard), Some(global)) = (class.hard, self.rate.global())
@@ -195,7 +210,7 @@ impl Review<'_> {
             let kind = WarningKind::HardAboveGlobal { hard, global };
             warn(&path.then(PathStep::Field("hard")), kind);
         }
-        self.review_windows(path, class, alike);
+        self.review_windows((path, owner), class, alike);
         for (step, kind) in quotas::idle(&class.quotas) {
             warn(&path.then(step), kind);
         }
@@ -220,7 +235,12 @@ impl Review<'_> {
     }
 
     /// Warns of windows that another one, or the hard limit, keeps from ever being full.
-    fn review_windows(&self, path: &Path<'_>, class: &RateClass, alike: u64) {
+    fn review_windows(
+        &self,
+        (path, owner): (&Path<'_>, LimitsOwner<'_>),
+        class: &RateClass,
+        alike: u64,
+    ) {
         let hard = class.hard.map(|limit| Window {
             limit,
             window: Span::from_secs(1),
@@ -238,9 +258,9 @@ impl Review<'_> {
                 (keeps || longer).then_some((most, of))
             });
             if let Some((most, of)) = found {
-                let step = match class.windows.len() {
-                    1 => PathStep::Field("rate"),
-                    _ => PathStep::item("windows", index),
+                let step = match self.places.are_windows(self.rate.name(), owner) {
+                    false => PathStep::Field("rate"),
+                    true => PathStep::item("windows", index),
                 };
                 let (limit, window) = (of.limit, of.window);
                 let kind = WarningKind::NeverBinds {
@@ -254,12 +274,17 @@ impl Review<'_> {
     }
 
     /// Checks the bytes of a pair, together with those of the candidate.
-    fn review_bytes(&self, path: &Path<'_>, of: &RateOverride, alike: u64) {
+    fn review_bytes(
+        &self,
+        (path, owner): (&Path<'_>, LimitsOwner<'_>),
+        of: &RateOverride,
+        alike: u64,
+    ) {
         let of_class = |class| state_bytes_at_limit(self.limits.class(class));
         let bytes = of_class(of.class).saturating_add(of.candidate.map_or(0, of_class));
         if STATE_BYTES_MAX < bytes && !self.rate.large_state() {
-            self.notes
-                .add(path, None, FaultKind::TooManyBytes { bytes });
+            let at = self.places.offset_of(self.rate.name(), owner);
+            self.notes.add(path, at, FaultKind::TooManyBytes { bytes });
         } else if STATE_BYTES_WARN < bytes {
             let kind = WarningKind::ManyBytes { bytes };
             self.warnings.add_alike(path, kind, alike);

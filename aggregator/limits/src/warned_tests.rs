@@ -174,3 +174,57 @@ fn copies_of_an_address_count_by_its_spelling() {
     // What may have no copies has none in any spelling.
     assert_eq!(of("\"192.0.2.1\" = 0, \"10.0.0.0/8\" = 5"), [""; 0]);
 }
+
+#[test]
+fn a_window_that_never_binds_is_named_as_it_is_stated() {
+    let of = |limits: &str| {
+        let found = warned(&format!("[rate.x]\nhard = \"5/s\"\n{limits}"));
+        assert_eq!(found.len(), 1, "{found:?}");
+        let (path, _) = found[0].split_once(": never reached").expect("it says so");
+        path.to_owned()
+    };
+    assert_eq!(of("rate = \"9/s\""), "resource \"x\": rate");
+    assert_eq!(of("windows = [\"9/s\"]"), "resource \"x\": windows[0]");
+    assert_eq!(of("windows = \"9/s\""), "resource \"x\": windows[0]");
+    for (limits, expected) in [
+        (
+            "rate = \"2/s\"\ndomains.a.windows = [\"9/s\"]",
+            "domain \"a\": windows[0]",
+        ),
+        (
+            "windows = [\"2/s\"]\ndomains.a.rate = \"9/s\"",
+            "domain \"a\": rate",
+        ),
+        (
+            "rate = \"2/s\"\ncandidate.windows = [\"9/s\"]",
+            "candidate: windows[0]",
+        ),
+    ] {
+        assert_eq!(of(limits), format!("resource \"x\": {expected}"));
+    }
+}
+
+#[test]
+fn too_many_bytes_are_named_with_their_line() {
+    let windows: Vec<String> = (1..=16).map(|n| format!("\"{n}000000/{n}h\"")).collect();
+    let windows = format!("windows = [{}]", windows.join(", "));
+    let of = |text: &str| {
+        let report = check(text, "my.toml");
+        let lines: Vec<Option<u32>> = report.faults.iter().map(|fault| fault.line).collect();
+        assert!(
+            report.to_string().contains("of state, expected"),
+            "{report}"
+        );
+        lines
+    };
+    assert_eq!(of(&format!("\n[rate.x]\n{windows}")), [Some(2)]);
+    let domain = format!("[rate.x]\nrate = \"1/s\"\n[rate.x.domains.acme]\n{windows}");
+    assert_eq!(of(&domain), [Some(3)]);
+}
+
+#[test]
+fn tiers_that_are_never_active_say_whom_they_refuse() {
+    let text = "[rate.x]\ntiers = [{ limit = 1, window = \"1s\", active = \"0s\" }]\ndomains.acme.rate = \"5/s\"\n";
+    let expected = "resource \"x\": no tier is ever active, so these limits grant nothing";
+    assert_eq!(warned(text)[1], expected);
+}

@@ -105,7 +105,7 @@ impl WarningKind {
     const fn fixed_text(&self) -> Option<&'static str> {
         Some(match self {
             Self::Normalised(TierChange::Dropped) => "never active, left out",
-            Self::NoTierLeft => "no tier is ever active, so all hits are refused",
+            Self::NoTierLeft => "no tier is ever active, so these limits grant nothing",
             Self::NeverEntered => {
                 "never entered: a refused hit enters nothing (a prison grants one: limit = 1)"
             }

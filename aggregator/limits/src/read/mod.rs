@@ -31,6 +31,7 @@ use crate::path::{Path, PathStep};
 use crate::review::review;
 use crate::settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate};
 use crate::source::{Item, Notes, Section, parse};
+use crate::stated_places::StatedPlaces;
 use crate::version::{Limits, RULES};
 use crate::warning::{Collector, WarningKind, Warnings};
 use crate::zone::Zone;
@@ -177,7 +178,7 @@ impl Limits {
             return Err(notes.into_faults(text));
         }
         let limits = assemble(draft);
-        review(&limits, &warnings, &notes);
+        review(&limits, StatedPlaces(tree.get_ref()), &warnings, &notes);
         if !notes.is_empty() {
             return Err(notes.into_faults(text));
         }

@@ -314,7 +314,7 @@ fn normalisation_is_applied_with_a_warning() {
             r#"resource "x": tier[2]: never active, left out"#,
             r#"resource "x": tier[3].window: "20s" is longer than the tier is active, treated as "7s""#,
             r#"resource "x": domain "a": tier[1]: never active, left out"#,
-            r#"resource "x": domain "a": no tier is ever active, so all hits are refused"#,
+            r#"resource "x": domain "a": no tier is ever active, so these limits grant nothing"#,
             r#"resource "x": tier[2]: has no cooldown, so it adds to what is below it all the time: 14 in its window; for a burst expected a cooldown, or `bucket = { rate = "...", burst = ... }`"#,
         ]
     );
