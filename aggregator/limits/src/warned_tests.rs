@@ -228,3 +228,18 @@ fn tiers_that_are_never_active_say_whom_they_refuse() {
     let expected = "resource \"x\": no tier is ever active, so these limits grant nothing";
     assert_eq!(warned(text)[1], expected);
 }
+
+#[test]
+fn a_table_of_a_fixed_zone_is_warned_of() {
+    for zone in ["UTC", "+01:00"] {
+        let text = format!(
+            "zones.\"{zone}\".offsets = [\"+02:00\"]\nrate.x = {{ quota = \"9/day\", zone = \"{zone}\" }}\n"
+        );
+        let expected =
+            format!("zone \"{zone}\": this table has no effect: the zone's name states its offset");
+        assert_eq!(warned(&text), [expected]);
+    }
+    let own =
+        "zones.Home.offsets = [\"+02:00\"]\nrate.x = { quota = \"9/day\", zone = \"Home\" }\n";
+    assert_eq!(warned(own), [""; 0]);
+}

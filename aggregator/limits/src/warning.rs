@@ -145,6 +145,8 @@ pub enum WarningKind {
     PlanWithoutMembers,
     /// A plan that no resource states limits for.
     PlanWithoutLimits,
+    /// A table of a zone whose name states its offset, so that the table is not used.
+    FixedZoneStated,
     /// The entry of an address, whose spellings are limited each by itself.
     SpeltAddress,
     /// The same of copies, where nothing makes one domain of the spellings.
@@ -184,6 +186,7 @@ impl WarningKind {
             Self::ResourceWithoutLimits => "resource_without_limits",
             Self::PlanWithoutMembers => "plan_without_members",
             Self::PlanWithoutLimits => "plan_without_limits",
+            Self::FixedZoneStated => "fixed_zone_stated",
             Self::SpeltAddress | Self::SpeltCopiesAddress => "spelt_address",
         }
     }

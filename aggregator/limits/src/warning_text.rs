@@ -95,6 +95,7 @@ impl fmt::Display for WarningKind {
             | Self::PlanWithoutMembers
             | Self::PlanWithoutLimits
             | Self::SpeltCopiesAddress
+            | Self::FixedZoneStated
             | Self::SpeltAddress => Ok(()),
         }
     }
@@ -139,6 +140,7 @@ impl WarningKind {
                 "each spelling of this address holds copies by itself, as ::ffff:192.0.2.1 beside 192.0.2.1: callers \
                  have to pass addresses in one spelling"
             }
+            Self::FixedZoneStated => "this table has no effect: the zone's name states its offset",
             Self::SpeltAddress => {
                 "each spelling of this address counts by itself, as ::ffff:192.0.2.1 beside 192.0.2.1: with \
                  `addresses` all of them count as one domain"

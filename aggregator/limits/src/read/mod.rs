@@ -171,7 +171,7 @@ impl Limits {
         let warnings = Collector::default();
         let (tree, errors) = parse(text);
         let document = Section::document(tree.get_ref(), &notes);
-        let zones = ZoneReader::of(&document);
+        let zones = ZoneReader::of(&document, &warnings);
         let draft = read_document(&document, &zones, &warnings);
         notes.add_syntax(text, &errors);
         if !notes.is_empty() {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::fault::FaultKind;
 use crate::path::PathStep;
 use crate::source::{Item, Section, nearest};
+use crate::warning::{Collector, WarningKind};
 use crate::zone::Zone;
 use crate::zone_tables::{expand, fixed, names, parse_offset, parse_row};
 use tollgate_shared::time::Timestamp;
@@ -22,10 +23,13 @@ pub(super) struct ZoneReader<'t> {
 }
 
 impl<'t> ZoneReader<'t> {
-    pub(super) fn of(document: &Section<'_, 't>) -> Self {
+    pub(super) fn of(document: &Section<'_, 't>, warnings: &Collector) -> Self {
         let mut stated = BTreeMap::new();
         let zones = document.section("zones", PathStep::Through("zones"));
         for (name, item) in zones.iter().flat_map(|zones| zones.checked("zone")) {
+            if fixed(name).is_some() {
+                warnings.add(&item.path, WarningKind::FixedZoneStated);
+            }
             if let Some(zone) = read_table(name, &item) {
                 stated.insert(name, Arc::new(zone));
             }
