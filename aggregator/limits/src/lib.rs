@@ -62,6 +62,7 @@ mod stated_twice;
 mod tables;
 mod toml_text;
 mod units;
+mod unseen;
 mod version;
 pub mod versions;
 #[cfg(test)]

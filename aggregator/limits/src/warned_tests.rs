@@ -243,3 +243,38 @@ fn a_table_of_a_fixed_zone_is_warned_of() {
         "zones.Home.offsets = [\"+02:00\"]\nrate.x = { quota = \"9/day\", zone = \"Home\" }\n";
     assert_eq!(warned(own), [""; 0]);
 }
+
+#[test]
+fn names_with_characters_that_nobody_sees_are_warned_of() {
+    let of = |name: &str| {
+        warned(&format!(
+            "rate.x = {{ rate = \"5/s\", domains.\"{name}\".rate = \"9/s\" }}"
+        ))
+    };
+    for name in [
+        "acme ",
+        " acme",
+        "ac\u{200b}me",
+        "\u{feff}acme",
+        "acme\u{a0}",
+        "ac\u{ad}me",
+    ] {
+        let found = of(name);
+        let expected = "has white space at an end, or a character that is not seen: calls have to pass the same name";
+        assert!(
+            found.len() == 1 && found[0].ends_with(expected),
+            "{name:?} {found:?}"
+        );
+    }
+    for name in [
+        "acme",
+        "acme inc",
+        "日本",
+        "é",
+        "\u{1f469}\u{200d}\u{1f680}",
+    ] {
+        assert_eq!(of(name), [""; 0], "{name}");
+    }
+    let plan = "plans.p = [\"acme \"]\nrate.x = { rate = \"5/s\", plans.p.rate = \"9/s\" }\n";
+    assert_eq!(warned(plan).len(), 1);
+}

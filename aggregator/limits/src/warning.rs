@@ -147,6 +147,8 @@ pub enum WarningKind {
     PlanWithoutLimits,
     /// A table of a zone whose name states its offset, so that the table is not used.
     FixedZoneStated,
+    /// A name of a domain has white space at an end, or a character that nobody sees.
+    UnseenCharacter,
     /// The entry of an address, whose spellings are limited each by itself.
     SpeltAddress,
     /// The same of copies, where nothing makes one domain of the spellings.
@@ -187,6 +189,7 @@ impl WarningKind {
             Self::PlanWithoutMembers => "plan_without_members",
             Self::PlanWithoutLimits => "plan_without_limits",
             Self::FixedZoneStated => "fixed_zone_stated",
+            Self::UnseenCharacter => "unseen_character",
             Self::SpeltAddress | Self::SpeltCopiesAddress => "spelt_address",
         }
     }

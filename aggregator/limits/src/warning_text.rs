@@ -96,6 +96,7 @@ impl fmt::Display for WarningKind {
             | Self::PlanWithoutLimits
             | Self::SpeltCopiesAddress
             | Self::FixedZoneStated
+            | Self::UnseenCharacter
             | Self::SpeltAddress => Ok(()),
         }
     }
@@ -141,6 +142,9 @@ impl WarningKind {
                  have to pass addresses in one spelling"
             }
             Self::FixedZoneStated => "this table has no effect: the zone's name states its offset",
+            Self::UnseenCharacter => {
+                "has white space at an end, or a character that is not seen: calls have to pass the same name"
+            }
             Self::SpeltAddress => {
                 "each spelling of this address counts by itself, as ::ffff:192.0.2.1 beside 192.0.2.1: with \
                  `addresses` all of them count as one domain"

@@ -18,6 +18,7 @@ use crate::networks::meant_as;
 use crate::path::{Path, PathStep};
 use crate::source::{Item, Section, nearest};
 use crate::stated::Stated;
+use crate::unseen::has_unseen;
 use crate::warning::{Collector, WarningKind};
 
 /// Reads the overrides of a rate-limited resource; `read` reads a single statement. `has_quota`: the resource itself
@@ -126,8 +127,11 @@ pub(super) fn own_of_domain<'s, 't>(
     own
 }
 
-/// Warns of a name that looks like a network.
+/// Warns of a name that looks like a network, or like another name.
 pub(super) fn warn_of_name(name: &str, path: &Path<'_>, warnings: &Collector) {
+    if has_unseen(name) {
+        warnings.add(path, WarningKind::UnseenCharacter);
+    }
     if let Some(meant) = meant_as(name) {
         warnings.add(path, WarningKind::NotANetwork { meant });
     }
