@@ -178,7 +178,19 @@ fn the_schema_takes_rates_as_people_write_them() {
             "{quota}"
         );
     }
-    for hard in ["200/s", "200 per second", "200/1s", "200/1000ms"] {
-        assert!(is_allowed("hard", hard), "{hard}");
+    for hard in [
+        "200/s",
+        "200 per second",
+        "200/1s",
+        "200/1000ms",
+        "200/1000 ms",
+    ] {
+        for field in ["hard", "global"] {
+            let document = format!("[rate.x]\n{field} = \"{hard}\"");
+            assert!(Limits::parse(&document).is_ok(), "{document}");
+            assert!(is_allowed(field, hard), "{document}");
+        }
+        let document = format!("[rate.x]\ndomains.acme.hard = \"{hard}\"");
+        assert_eq!(schema_faults(&document), [""; 0], "{hard}");
     }
 }
