@@ -400,7 +400,30 @@ impl AgentBuilder {
     ///
     /// [`BuildError`] for a variable that cannot be read.
     pub fn from_env() -> Result<Self, BuildError> {
-        Self::from_variables(std::env::var_os::<&str>)
+        Self::from_env_without(&[])
+    }
+
+    /// The same, but these variables count as unset: for a program with flags of its own in their place.
+    ///
+    /// ```no_run
+    /// # fn start() -> Result<(), tollgate_agent::BuildError> {
+    /// use tollgate_agent::AgentBuilder;
+    ///
+    /// let builder = AgentBuilder::from_env_without(&["TOLLGATE_AGGREGATORS"])?;
+    /// let agent = builder.aggregator("tollgate-1:7401").build()?;
+    /// # let _ = agent;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] for another variable that cannot be read.
+    pub fn from_env_without(variables: &[&str]) -> Result<Self, BuildError> {
+        Self::from_variables(|name| match variables.contains(&name) {
+            true => None,
+            false => std::env::var_os(name),
+        })
     }
 
     fn from_variables(

@@ -1,20 +1,23 @@
 //! How an agent on the command line reaches its fleet: by flags, then the environment, then the configuration.
+//!
+//! Knows nothing of calls. What stays true: a flag overrides its own variable, and leaves all others in force;
+//! `--aggregator` overrides TOLLGATE_KAFKA, too, because both say where hits go.
 
 use tollgate_agent::{Agent, AgentBuilder, BuildError};
 use tollgate_shared::kafka_properties::is_of_connection;
 
 use crate::exit::{Exit, Failure};
 
-use super::{Global, kafka_args, serve, variables};
+use super::{Global, kafka_args, serve};
 
 /// How the agent reaches the fleet.
 #[derive(Clone, Debug, clap::Args)]
 pub struct AgentArgs {
-    /// An aggregator's address for agents; may be repeated [default: TOLLGATE_AGGREGATORS, or
-    /// 127.0.0.1:7401]
+    /// An aggregator's address for agents; may be repeated. Hits go there, unless --kafka is given [default:
+    /// TOLLGATE_AGGREGATORS, or 127.0.0.1:7401]
     #[arg(long, value_name = "HOST:PORT")]
     pub aggregator: Vec<String>,
-    /// Sends hits directly to Kafka
+    /// Sends hits directly to Kafka [default without --aggregator: TOLLGATE_KAFKA]
     #[arg(long, value_name = "HOST:PORT")]
     pub kafka: Option<String>,
     /// The prefix of Kafka's topic names [default: tollgate]
@@ -58,15 +61,12 @@ impl AgentArgs {
             },
             error => Failure::Usage(format!("{command}: {error}")),
         };
-        let mut builder = match self.aggregator.is_empty() {
-            true => AgentBuilder::from_env().map_err(failed)?,
-            false => Agent::builder(),
+        // A flag overrides its own variable. `--aggregator` also names where hits go, if `--kafka` does not.
+        let overridden: &[&str] = match self.aggregator.is_empty() {
+            true => &[],
+            false => &["TOLLGATE_AGGREGATORS", "TOLLGATE_KAFKA"],
         };
-        // Tokens may be limited to agents of certain names.
-        let name = variables::text("TOLLGATE_AGENT_NAME")?;
-        if let Some(name) = name.filter(|name| !name.is_empty()) {
-            builder = builder.name(&name);
-        }
+        let mut builder = AgentBuilder::from_env_without(overridden).map_err(failed)?;
         for address in &self.aggregator {
             builder = builder.aggregator(address);
         }

@@ -119,3 +119,22 @@ fn hit_reports_an_unreachable_feed() {
     assert_eq!(code, 69, "{stderr}");
     assert!(stderr.contains("its feed cannot be reached"), "{stderr}");
 }
+
+#[test]
+fn a_flag_overrides_its_own_variable_only() {
+    let dir = directory(LIMITS);
+    let epoch = dir.path().join("epoch");
+    let hit = |env: &[(&str, &str)]| {
+        let line = "hit api.search acme --aggregator 127.0.0.1:1 --wait 1ms --blind";
+        let args: Vec<&str> = line.split_whitespace().collect();
+        support::run_with(dir.path(), &args, env)
+    };
+    let (code, _, stderr) = hit(&[("TOLLGATE_KILL_SWITCH", "maybe")]);
+    let expected = "TOLLGATE_KILL_SWITCH=\"maybe\": expected `on` or `off`";
+    assert!(code == 64 && stderr.contains(expected), "{stderr}");
+    let (code, _, stderr) = hit(&[("TOLLGATE_EPOCH_FILE", &epoch.to_string_lossy())]);
+    assert!(code == 0 && epoch.exists(), "{stderr}");
+    // The address of the flag is where hits go.
+    let (code, _, stderr) = hit(&[("TOLLGATE_AGGREGATORS", "x"), ("TOLLGATE_KAFKA", "y")]);
+    assert_eq!(code, 0, "{stderr}");
+}
