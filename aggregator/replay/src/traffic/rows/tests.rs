@@ -1,0 +1,174 @@
+//! Texts, read as rows.
+
+use super::*;
+
+/// Every row as text, and the lines that were refused.
+fn read(text: &str) -> (FileKind, Vec<String>, Vec<u64>) {
+    let opened = Rows::open(text.as_bytes(), &Wanted::default());
+    let Ok(OpenedRows::Rows(mut rows)) = opened else {
+        panic!("no rows in {text:?}")
+    };
+    let mut read = Vec::new();
+    let mut each = |row: Row<'_>| {
+        read.push(format!(
+            "{} {} {} {} {}",
+            row.at.as_micros(),
+            row.resource.as_deref().unwrap_or("-"),
+            row.domain.as_deref().unwrap_or("-"),
+            row.copies,
+            row.min.map_or(0, NonZeroU32::get),
+        ));
+        Ok(())
+    };
+    rows.for_each(&mut each, &mut |_| ControlFlow::Continue(()))
+        .expect("memory");
+    let refused = rows.lines().unreadable().iter().map(|bad| bad.line);
+    let refused = refused.collect();
+    assert_eq!(
+        rows.lines().rows(),
+        (read.len() + rows.lines().skipped() as usize) as u64
+    );
+    (rows.kind(), read, refused)
+}
+
+#[test]
+fn columns_are_found_by_their_heading_wherever_they_stand() {
+    let (kind, rows, refused) = read(
+        "domain,note,T,copies,resource\nacme,,1.5,2,api\n\nacme,x,soon,1,api\nacme,x,2,0,api\nacme,x\n\"a,b\",x,3,,api\n",
+    );
+    assert_eq!(kind, FileKind::Csv);
+    assert_eq!(rows, ["1500000 api acme 2 0", "3000000 api a,b 1 0"]);
+    assert_eq!(refused, [4, 5, 6]);
+}
+
+#[test]
+fn rows_without_a_heading_have_the_usual_columns() {
+    let (kind, rows, _) = read("1,api,acme,5,2\n2,api,acme,1,2\n");
+    assert_eq!(kind, FileKind::Csv);
+    assert_eq!(rows, ["1000000 api acme 5 2"]);
+}
+
+#[test]
+fn objects_are_json_lines_and_keep_all_digits_of_an_instant() {
+    let (kind, rows, refused) = read(
+        "{\"t\":1455944445.123456,\"resource\":\"api\",\"domain\":\"a\\\"b\"}\n\
+             {\"t\":\"2016-02-20T05:00:45Z\",\"domain\":\"c\",\"copies\":3,\"min\":1,\"more\":[1]}\n\
+             {\"t\":1,\"domain\":7}\n[]\n{\"domain\":\"d\"}\n",
+    );
+    assert_eq!(kind, FileKind::JsonLines);
+    assert_eq!(
+        rows,
+        [
+            "1455944445123456 api a\"b 1 0",
+            "1455944445000000 - c 3 1",
+            "1000000 - 7 1 0"
+        ]
+    );
+    assert_eq!(refused, [4, 5]);
+}
+
+#[test]
+fn separators_comments_and_numbers_are_read_leniently() {
+    let expected = ["1000000 api acme 3 0", "2000000 api 7 1 0"];
+    for text in [
+        "t;resource;domain;copies\n1;api;acme;3.0\n2;api;7;\n",
+        "# t\tresource\tdomain\tcopies\n1\tapi\tacme\t3\n# a remark\n2\tapi\t7\t1\n",
+        "junk before it\n t , resource , domain , copies\n 1 , api , acme , 3\n2, api, 7, 1\n",
+        "[{\"t\":1,\"resource\":\"api\",\"domain\":\"acme\",\"copies\":\"3\"},\n {\"t\":2.0,\"resource\":\"api\",\"domain\":7,\"copies\":1.0}]",
+        "\0\0{\"time\":1,\"resource\":\"api\",\"domain\":\"acme\",\"copies\":3}\n{\"time\":2,\"resource\":\"api\",\"domain\":\"7\"}",
+    ] {
+        assert_eq!(read(text).1, expected, "{text}");
+    }
+}
+
+#[test]
+fn a_w3c_log_may_rename_its_columns() {
+    let (kind, rows, refused) = read(
+        "#Software: IIS\n#Fields: date time cs-method c-ip\n2016-02-20 05:00:45 GET 203.0.113.7\n#Fields: c-ip date time\n::1 2016-02-20 05:00:46\nx\n",
+    );
+    assert_eq!(kind, FileKind::AccessLog);
+    assert_eq!(
+        rows,
+        [
+            "1455944445000000 - 203.0.113.7 1 0",
+            "1455944446000000 - ::1 1 0"
+        ]
+    );
+    assert_eq!(refused, [6]);
+    let cloudfront = "#Version: 1.0\n#Fields: date time x-edge-location c-ip\n2016-02-20\t05:00:45\tLAX 1\t203.0.113.7\n";
+    assert_eq!(read(cloudfront).1, ["1455944445000000 - 203.0.113.7 1 0"]);
+}
+
+#[test]
+fn nothing_is_lost_behind_blank_lines_however_many_there_are() {
+    let line = "10.0.0.1 - - [20/Feb/2016:00:00:45 -0500] \"GET /\"\n";
+    let text = "\n".repeat(300_000) + line + line;
+    let (_, rows, refused) = read(&text);
+    assert_eq!((rows.len(), refused), (2, vec![]));
+}
+
+#[test]
+fn a_stated_client_also_holds_for_our_own_fields() {
+    let prefixes = tollgate_shared::networks::AddressPrefixes { v4: 24, v6: 64 };
+    let stated = Wanted {
+        clients: Clients::new(None, Some(prefixes)),
+        ..Wanted::default()
+    };
+    for text in [
+        "t,domain\n1,10.0.0.7\n",
+        "1,api,10.0.0.7\n",
+        "{\"t\":1,\"domain\":\"10.0.0.7\"}\n",
+    ] {
+        for (wanted, expected) in [(&stated, "10.0.0.0/24"), (&Wanted::default(), "10.0.0.7")] {
+            let Ok(OpenedRows::Rows(mut rows)) = Rows::open(text.as_bytes(), wanted) else {
+                panic!("no rows in {text:?}")
+            };
+            let mut domain = None;
+            let mut each = |row: Row<'_>| {
+                domain = row.domain.map(|domain| domain.into_owned());
+                Ok(())
+            };
+            rows.for_each(&mut each, &mut |_| ControlFlow::Continue(()))
+                .expect("memory");
+            assert_eq!(domain.as_deref(), Some(expected), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_row_that_does_not_fit_is_reported() {
+    let misfit = |text: &str, wanted: &Wanted| match Rows::open(text.as_bytes(), wanted) {
+        Ok(OpenedRows::Misfit(what)) => what,
+        _ => panic!("it fits: {text}"),
+    };
+    let columns = Columns {
+        domain: Some("tenant".to_owned()),
+        ..Columns::default()
+    };
+    let wanted = Wanted {
+        columns,
+        ..Wanted::default()
+    };
+    let what = misfit("t,domain\n1,acme\n", &wanted);
+    assert_eq!(
+        what,
+        "--column domain=tenant: no such column, expected one of t, domain"
+    );
+    assert!(misfit("1,api,acme\n", &wanted).contains("columns of a heading"));
+    let log = "10.0.0.1 - - [20/Feb/2016:00:00:45 -0500] \"GET /\"\n";
+    assert!(misfit(log, &wanted).starts_with("--column: an access log has none"));
+    let wanted = Wanted {
+        form: Some("nonsense".to_owned()),
+        ..Wanted::default()
+    };
+    assert!(misfit("x\n", &wanted).starts_with("--log-format \"nonsense\": expected combined"));
+}
+
+#[test]
+fn everything_else_is_an_access_log() {
+    let (kind, rows, refused) =
+        read("junk, indeed\n10.0.0.1 - - [20/Feb/2016:00:00:45 -0500] \"GET / HTTP/1.1\"\n");
+    assert_eq!(kind, FileKind::AccessLog);
+    assert_eq!(rows, ["1455944445000000 - 10.0.0.1 1 0"]);
+    assert_eq!(refused, [1]);
+}
