@@ -6,6 +6,7 @@
 
 use std::io::{self, BufRead, Read as _};
 
+use super::objects::{JsonPosition, ObjectRead, next_object};
 use super::quotes::{Quoted, Quotes};
 use super::wrap::Wraps;
 
@@ -18,6 +19,10 @@ const SHOWN_BYTES_MAX: usize = 80;
 /// The longest line that is read. Web servers refuse request lines above 8 KiB, so a file with a longer line is of
 /// another kind, and must not be read into memory as a whole.
 pub(super) const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// How many times the text after an object that does not end is read again, 64 KiB at most each time. In a text in
+/// which each line opens an object and none is closed, more would take hours.
+const READ_AGAIN_MAX: u32 = 4_096;
 
 /// A line that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +60,10 @@ pub struct Lines<R> {
     split: Split,
     /// Bytes that were read ahead and are read again, and from which position.
     again: (Vec<u8>, usize),
+    /// How many times the text after an object that does not end was read again.
+    read_again: u32,
+    /// The text has ended within an object.
+    is_cut: bool,
     /// The byte that ends a line.
     end: u8,
     /// What other programs put around each line.
@@ -76,6 +85,8 @@ impl<R: BufRead> Lines<R> {
             reader,
             split: Split::Lines,
             again: (Vec::new(), 0),
+            read_again: 0,
+            is_cut: false,
             end: b'\n',
             wraps: Wraps::default(),
             inside: 0,
@@ -127,20 +138,55 @@ impl<R: BufRead> Lines<R> {
     fn advance_object(&mut self) -> io::Result<bool> {
         self.number += std::mem::take(&mut self.inside);
         self.buffer.clear();
-        let mut object = Object::default();
+        let mut object = JsonPosition::default();
         loop {
-            let bytes = self.reader.fill_buf()?;
-            if bytes.is_empty() {
-                if self.buffer.is_empty() {
+            let read = self.read_object(&mut object)?;
+            let expected = match read {
+                ObjectRead::Whole => {
+                    self.rows += 1;
+                    return Ok(true);
+                }
+                ObjectRead::TooLong => "an object of at most 64 KiB",
+                ObjectRead::Ends if self.buffer.is_empty() => return Ok(false),
+                ObjectRead::Ends => "an object that ends",
+            };
+            self.rows += 1;
+            self.refuse(expected);
+            let next = next_object(&self.buffer).filter(|_| self.read_again < READ_AGAIN_MAX);
+            match (next, read) {
+                // A quote too many, or a brace, must not hide the objects in the lines after it.
+                (Some(next), _) => {
+                    let passed = &self.buffer[..next];
+                    self.number += passed.iter().filter(|byte| **byte == b'\n').count() as u64;
+                    self.inside = 0;
+                    self.read_again += 1;
+                    self.read_again_from(next);
+                    self.buffer.clear();
+                }
+                (None, ObjectRead::TooLong) => {
+                    self.number += std::mem::take(&mut self.inside);
+                    self.buffer.clear();
+                    self.pass_object(&mut object)?;
+                }
+                (None, _) => {
+                    self.buffer.clear();
                     return Ok(false);
                 }
-                self.rows += 1;
-                self.refuse("an object that ends");
-                self.buffer.clear();
-                return Ok(false);
+            }
+            self.is_cut |= matches!(read, ObjectRead::Ends);
+            object = JsonPosition::default();
+        }
+    }
+
+    /// Reads an object, or as much of it as is read of one.
+    fn read_object(&mut self, object: &mut JsonPosition) -> io::Result<ObjectRead> {
+        loop {
+            let bytes = ahead(&self.again, &mut self.reader)?;
+            if bytes.is_empty() {
+                return Ok(ObjectRead::Ends);
             }
             let mut consumed = 0;
-            let mut ended = false;
+            let mut read = None;
             for byte in bytes {
                 consumed += 1;
                 let within = object.takes(*byte);
@@ -152,33 +198,37 @@ impl<R: BufRead> Lines<R> {
                 }
                 if within {
                     self.buffer.push(*byte);
-                    ended = object.depth == 0;
-                    if ended || LINE_BYTES_MAX as usize <= self.buffer.len() {
-                        break;
-                    }
+                    read = match object.depth {
+                        0 => Some(ObjectRead::Whole),
+                        _ if LINE_BYTES_MAX as usize <= self.buffer.len() => {
+                            Some(ObjectRead::TooLong)
+                        }
+                        _ => continue,
+                    };
+                    break;
                 }
             }
-            self.reader.consume(consumed);
-            if ended {
-                self.rows += 1;
-                return Ok(true);
+            self.pass(consumed);
+            if let Some(read) = read {
+                return Ok(read);
             }
-            if LINE_BYTES_MAX as usize <= self.buffer.len() {
-                self.rows += 1;
-                self.refuse("an object of at most 64 KiB");
-                self.number += std::mem::take(&mut self.inside);
-                self.buffer.clear();
-                self.pass_object(&mut object)?;
-                object = Object::default();
-            }
+        }
+    }
+
+    /// Moves past bytes of those that come next.
+    fn pass(&mut self, bytes: usize) {
+        let (again, at) = &mut self.again;
+        match *at < again.len() {
+            true => *at += bytes,
+            false => self.reader.consume(bytes),
         }
     }
 
     /// Moves past the end of an object, or past its line if that ends first: an object that is never closed must not
     /// hide the rest of the text.
-    fn pass_object(&mut self, object: &mut Object) -> io::Result<()> {
+    fn pass_object(&mut self, object: &mut JsonPosition) -> io::Result<()> {
         loop {
-            let bytes = self.reader.fill_buf()?;
+            let bytes = ahead(&self.again, &mut self.reader)?;
             let end = bytes.iter().position(|byte| {
                 object.takes(*byte);
                 object.depth == 0 || *byte == b'\n'
@@ -190,11 +240,16 @@ impl<R: BufRead> Lines<R> {
                 }
                 None => (bytes.len(), bytes.is_empty()),
             };
-            self.reader.consume(upto);
+            self.pass(upto);
             if ended {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether the text has ended within an object, so that what is read after that may be a part of it.
+    pub(super) const fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Moves past the first brace: the objects are inside it.
@@ -370,6 +425,15 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
+/// The bytes that come next.
+fn ahead<'a>(again: &'a (Vec<u8>, usize), reader: &'a mut impl BufRead) -> io::Result<&'a [u8]> {
+    let (again, at) = again;
+    match again.get(*at..) {
+        Some(rest) if !rest.is_empty() => Ok(rest),
+        _ => reader.fill_buf(),
+    }
+}
+
 /// Skips zeros.
 fn pass_zeros(reader: &mut impl BufRead) -> io::Result<()> {
     loop {
@@ -409,32 +473,6 @@ fn without_colour(line: &[u8]) -> Option<&[u8]> {
     let is_of_it = |byte: &&u8| byte.is_ascii_digit() || **byte == b';';
     let codes = inside.iter().take_while(is_of_it).count();
     inside[codes..].strip_prefix(b"m")
-}
-
-/// The position within a JSON object.
-#[derive(Debug, Default)]
-struct Object {
-    depth: u32,
-    in_text: bool,
-    escaped: bool,
-}
-
-impl Object {
-    /// Takes a byte. Returns whether it belongs to the object.
-    fn takes(&mut self, byte: u8) -> bool {
-        if self.depth == 0 && byte != b'{' {
-            return false;
-        }
-        match byte {
-            _ if self.escaped => self.escaped = false,
-            b'\\' if self.in_text => self.escaped = true,
-            b'"' => self.in_text = !self.in_text,
-            b'{' if !self.in_text => self.depth += 1,
-            b'}' if !self.in_text => self.depth -= 1,
-            _ => {}
-        }
-        true
-    }
 }
 
 #[cfg(test)]

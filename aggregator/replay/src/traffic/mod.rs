@@ -13,6 +13,7 @@ mod json;
 mod known;
 mod lines;
 mod names;
+mod objects;
 pub mod open;
 pub mod pattern;
 mod peek;

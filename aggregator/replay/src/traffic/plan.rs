@@ -312,6 +312,10 @@ fn objects(head: &[u8], split: Split) -> Vec<Value> {
     lines.split_by(split);
     let mut objects = Vec::new();
     while let Ok(true) = lines.advance() {
+        // The head may end within an object, and objects that follow are parts of that one.
+        if lines.is_cut() {
+            break;
+        }
         objects.extend(json::object(lines.line()));
     }
     objects

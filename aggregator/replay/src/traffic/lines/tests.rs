@@ -58,3 +58,28 @@ fn an_endless_line_is_one_unreadable_row_in_bounded_memory() {
     assert_eq!(lines.unreadable()[0].line, 2);
     assert!(lines.buffer.capacity() <= 2 * LINE_BYTES_MAX as usize);
 }
+
+#[test]
+fn an_object_with_a_quote_too_many_hides_no_other() {
+    let object = |n: u32| match n {
+        11 => "{\"n\":11,\"ua\":\"a\"b\"}".to_owned(),
+        n => format!(
+            "{{\"n\":{n},\"inner\":{{\"text\":\"{}\"}}}}",
+            "x".repeat(100)
+        ),
+    };
+    let objects: Vec<String> = (1..=1_000).map(object).collect();
+    for (separator, last) in [(",\n", 1_000), (",\n", 20), ("\n", 1_000)] {
+        let text = format!("[\n{}\n]", objects[..last].join(separator));
+        let mut lines = Lines::new(text.as_bytes());
+        lines.split_by(Split::Objects);
+        let mut numbers = Vec::new();
+        while lines.advance().expect("memory") {
+            numbers.push(lines.number());
+        }
+        let expected: Vec<u64> = (2..=last as u64 + 1).filter(|n| *n != 12).collect();
+        assert_eq!(numbers, expected);
+        assert_eq!((lines.rows(), lines.skipped()), (last as u64, 1));
+        assert_eq!(lines.unreadable()[0].line, 12);
+    }
+}
