@@ -175,11 +175,15 @@ impl Json {
             true => domain,
             false => {
                 let forwarded = named(&self.forwarded);
-                let path = self.forwarded.as_deref().unwrap_or_default();
-                let header = Header::of(path);
-                let client = self
-                    .clients
-                    .of(header, forwarded.as_deref(), domain.as_deref());
+                let client = match self.forwarded.as_deref() {
+                    Some(path) => {
+                        let (list, peer) = (forwarded.as_deref(), domain.as_deref());
+                        self.clients.of(Header::of(path), list, peer)
+                    }
+                    None => domain
+                        .as_deref()
+                        .and_then(|domain| self.clients.named(domain)),
+                };
                 client.map(Cow::into_owned)
             }
         };

@@ -90,12 +90,13 @@ impl Pattern {
             (false, _) => InstantFields::Joined(slots_of_time),
         };
         let times = Times::new(place, None, instants);
-        let peer = Some(want(client));
+        // The field may be a list of forwarders, and has no peer beside it.
+        let forwarded = Some(want(client));
         let mut pattern = Self {
             pieces,
             times,
-            forwarded: None,
-            peer,
+            forwarded,
+            peer: None,
             header: Header::List,
             quoted: false,
             with_port: false,
@@ -144,10 +145,6 @@ impl Pattern {
         };
         let names = fields(&pieces);
         expect_apart(&pieces)?;
-        let known = |wanted: &[&str]| {
-            let find = |one: &&str| names.iter().find(|name| same_field(one, name));
-            wanted.iter().find_map(find).cloned()
-        };
         let mut slots = 0;
         let mut want = |pieces: &mut Vec<Piece>, name: &str| {
             let slot = slots;
@@ -171,18 +168,7 @@ impl Pattern {
             (NamedKind::Parts, second) => InstantFields::Parts(first, second.unwrap_or_default()),
         };
         let times = Times::new(place, fraction, instants);
-        let (forwarded, peer) = match client {
-            Some(client) => {
-                let name = known(&[client]).ok_or_else(|| {
-                    format!("no field {client}: expected one of {}", names.join(", "))
-                })?;
-                (None, Some(name))
-            }
-            None => (known(FORWARDED), known(PEERS)),
-        };
-        if forwarded.is_none() && peer.is_none() {
-            return Err(NO_CLIENT.to_owned() + &names.join(", "));
-        }
+        let (forwarded, peer) = client_fields(client, &names)?;
         let peer_name = peer.clone();
         let header = Header::of(forwarded.as_deref().unwrap_or_default());
         let mut slot = |name: Option<String>| name.and_then(|name| want(&mut pieces, &name));
@@ -389,6 +375,34 @@ fn expect_apart(pieces: &[Piece]) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// The field in which proxies name their client, and the one with the peer; or of both the one that is named.
+fn client_fields(
+    client: Option<&str>,
+    names: &[String],
+) -> Result<(Option<String>, Option<String>), String> {
+    let known = |wanted: &[&str]| {
+        let find = |one: &&str| names.iter().find(|name| same_field(one, name));
+        wanted.iter().find_map(find).cloned()
+    };
+    let fields = match client {
+        Some(client) => {
+            let name = known(&[client]).ok_or_else(|| {
+                format!("no field {client}: expected one of {}", names.join(", "))
+            })?;
+            // A header that proxies write is a list, also if the user names it.
+            match FORWARDED.iter().any(|header| same_field(header, &name)) {
+                true => (Some(name), None),
+                false => (None, Some(name)),
+            }
+        }
+        None => (known(FORWARDED), known(PEERS)),
+    };
+    match fields {
+        (None, None) => Err(NO_CLIENT.to_owned() + &names.join(", ")),
+        fields => Ok(fields),
+    }
 }
 
 /// Whether two names mean the same field, such as `$http_x_forwarded_for` and `%{X-Forwarded-For}i`.

@@ -142,6 +142,12 @@ pub(super) fn guess<'a>(
     if hints.client.is_some() && fits.iter().all(|fit| fit.lines == 0) {
         fits = all(true);
     }
+    // Where the user names the header of forwarders, the field at the end of the lines is the header, and the one at
+    // their beginning the peer.
+    let is_at_end = |fit: &Fit| fit.read.name == "combined_forwarded" && 0 < fit.lines;
+    if hints.client.is_some() && fits.iter().any(is_at_end) {
+        fits.retain(|fit| fit.read.name != "forwarded_first");
+    }
     let most = fits.iter().map(|fit| fit.lines).max().unwrap_or(0);
     let count = lines.clone().count();
     if 2 * most <= count {

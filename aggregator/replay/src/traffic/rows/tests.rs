@@ -172,3 +172,53 @@ fn everything_else_is_an_access_log() {
     assert_eq!(rows, ["1455944445000000 - 10.0.0.1 1 0"]);
     assert_eq!(refused, [1]);
 }
+
+/// Each row's client and second, and how many lines were refused.
+fn clients_of(text: &str, wanted: &Wanted) -> (Vec<String>, u64) {
+    let Ok(OpenedRows::Rows(mut rows)) = Rows::open(text.as_bytes(), wanted) else {
+        panic!("no rows in {text:?}")
+    };
+    let mut read = Vec::new();
+    let mut each = |row: Row<'_>| {
+        let second = row.at.as_micros() / 1_000_000;
+        read.push(format!("{second} {}", row.domain.unwrap_or_default()));
+        Ok(())
+    };
+    rows.for_each(&mut each, &mut |_| ControlFlow::Continue(()))
+        .expect("memory");
+    (read, rows.lines().skipped())
+}
+
+#[test]
+fn a_named_header_of_forwarders_is_read_as_a_list() {
+    let lines = |n: u32| {
+        format!(
+            "10.0.0.1 - - [20/Feb/2016:05:00:4{n} +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"curl\" \"6.6.6.6, 203.0.113.{n}, 10.1.2.3\"\n"
+        )
+    };
+    let log: String = (1..=4).map(lines).collect();
+    let public = log.replace("10.0.0.1 -", "198.51.100.1 -");
+    let of_json = "{\"t\":1455944441,\"remote_addr\":\"10.0.0.1\",\"xff\":\"6.6.6.6, 203.0.113.1, 10.1.2.3\"}\n";
+    let of_csv = "t,remote_addr,xff\n1455944441,10.0.0.1,\"6.6.6.6, 203.0.113.1, 10.1.2.3\"\n";
+    let of_keys =
+        "time=2016-02-20T05:00:41Z remote_addr=10.0.0.1 xff=\"6.6.6.6, 203.0.113.1, 10.1.2.3\"\n";
+    let stated = "$remote_addr - - [$time_local] \"$request\" $status $_ \"$_\" \"$_\" \"$http_x_forwarded_for\"";
+    for (text, form, client) in [
+        (&*log, None, "http_x_forwarded_for"),
+        (&*public, None, "http_x_forwarded_for"),
+        (&*log, Some("combined"), "http_x_forwarded_for"),
+        (&*log, Some(stated), "http_x_forwarded_for"),
+        (of_json, None, "xff"),
+        (of_csv, None, "xff"),
+        (of_keys, None, "xff"),
+    ] {
+        let wanted = Wanted {
+            form: form.map(str::to_owned),
+            client: Some(client.to_owned()),
+            ..Wanted::default()
+        };
+        let (read, skipped) = clients_of(text, &wanted);
+        assert_eq!(read[0], "1455944441 203.0.113.1", "{form:?} {text}");
+        assert_eq!(skipped, 0);
+    }
+}
