@@ -235,7 +235,7 @@ impl Pattern {
                 },
                 Piece::Field(_, slot) => {
                     let (from, end, passed) = self
-                        .field(rest, pieces.peek().copied(), before)
+                        .field(rest, pieces.peek().copied(), before, self.is_list(*slot))
                         .or_else(|| self.ends_line(rest, pieces.clone(), *slot))
                         .ok_or(EXPECTED)?;
                     if let Some(slot) = slot {
@@ -257,6 +257,7 @@ impl Pattern {
         rest: &[u8],
         next: Option<&Piece>,
         before: u8,
+        is_list: bool,
     ) -> Option<(usize, usize, usize)> {
         let until = |rest: &[u8], quoted: bool| match next {
             Some(Piece::Text(next)) => end_of(rest, next, quoted && next.first() == Some(&b'"')),
@@ -268,8 +269,21 @@ impl Pattern {
             let behind = until(&inside[end + 1..], false)?;
             return Some((1, 1 + end, 2 + end + behind));
         }
-        let end = until(rest, before == b'"')?;
+        let mut end = until(rest, before == b'"')?;
+        // A list of forwarders goes on after a comma and blanks.
+        while is_list && rest[..end].ends_with(b",") {
+            let blanks = rest[end..].iter().take_while(|byte| is_blank(byte)).count();
+            if blanks == 0 {
+                break;
+            }
+            end += blanks + until(&rest[end + blanks..], false)?;
+        }
         Some((0, end, end))
+    }
+
+    /// Whether the field of this slot may be a list of forwarders.
+    fn is_list(&self, slot: Option<usize>) -> bool {
+        slot.is_some() && slot == self.forwarded
     }
 
     /// The last field may end with its line, unless the line is cut: within quotes, brackets, or an address with its port.

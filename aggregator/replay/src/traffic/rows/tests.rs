@@ -222,3 +222,18 @@ fn a_named_header_of_forwarders_is_read_as_a_list() {
         assert_eq!(skipped, 0);
     }
 }
+
+#[test]
+fn a_list_of_forwarders_without_quotes_is_one_field() {
+    let text = "6.6.6.6, 203.0.113.7,  10.1.2.3 - - [20/Feb/2016:05:00:41 +0000] \"GET /\" 200 5\n\
+                203.0.113.8 - - [20/Feb/2016:05:00:42 +0000] \"GET /\" 200 5\n";
+    let wanted = Wanted {
+        form: Some("%{X-Forwarded-For}i %l %u %t \"%r\" %>s %b".to_owned()),
+        ..Wanted::default()
+    };
+    let expected = ["1455944441 203.0.113.7", "1455944442 203.0.113.8"];
+    assert_eq!(
+        clients_of(text, &wanted),
+        (expected.map(str::to_owned).into(), 0)
+    );
+}
