@@ -128,7 +128,11 @@ impl Clients {
         }
         match forwarded {
             Some(list) => Some(self.last_untrusted(list)),
-            None => peer.map(|peer| self.spelled(peer)),
+            // Some servers write the list in place of the peer.
+            None => peer.map(|peer| match peer.contains(',') {
+                true => self.last_untrusted(peer),
+                false => self.spelled(peer),
+            }),
         }
     }
 

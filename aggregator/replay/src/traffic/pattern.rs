@@ -283,7 +283,7 @@ impl Pattern {
 
     /// Whether the field of this slot may be a list of forwarders.
     fn is_list(&self, slot: Option<usize>) -> bool {
-        slot.is_some() && slot == self.forwarded
+        slot.is_some() && (slot == self.forwarded || slot == self.peer)
     }
 
     /// The last field may end with its line, unless the line is cut: within quotes, brackets, or an address with its port.

@@ -279,6 +279,15 @@ impl Fit {
             Ok(at) if is_plausible(at) || hints.instants.are_stated() => {}
             Ok(_) | Err(_) => return,
         }
+        // A list in place of the peer shows that the lines have another form.
+        if pattern
+            .clients(&found)
+            .1
+            .is_some_and(|peer| peer.contains(','))
+            && !by_name
+        {
+            return;
+        }
         let Some(client) = pattern.client_of(&found, hints.clients) else {
             return;
         };

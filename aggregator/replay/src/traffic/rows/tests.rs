@@ -237,3 +237,25 @@ fn a_list_of_forwarders_without_quotes_is_one_field() {
         (expected.map(str::to_owned).into(), 0)
     );
 }
+
+#[test]
+fn a_list_among_single_addresses_is_read_as_a_list() {
+    let log = " - - [20/Feb/2016:05:00:41 +0000] \"GET /\"";
+    for (rest, form) in [
+        (log, Some("combined")),
+        (log, None),
+        (" GET / 2016-02-20T05:00:41Z", None),
+    ] {
+        let wanted = Wanted {
+            form: form.map(str::to_owned),
+            ..Wanted::default()
+        };
+        let lines = (1..=20).map(|n| match n {
+            10 => format!("6.6.6.6, 203.0.113.10, 10.1.2.3{rest}\n"),
+            n => format!("203.0.113.{n}{rest}\n"),
+        });
+        let (read, skipped) = clients_of(&lines.collect::<String>(), &wanted);
+        assert_eq!((read.len(), skipped), (20, 0), "{rest}");
+        assert_eq!(read[9], "1455944441 203.0.113.10", "{rest}");
+    }
+}
