@@ -33,6 +33,14 @@ const PIECES_MAX: usize = 3 * FIELDS_MAX;
 /// How many fields with an address are tried.
 const CANDIDATES_MAX: usize = 6;
 
+/// Names of zones as `date` and servers write them. A list, because words such as INFO and GET stand behind instants, too.
+const ZONES: [&str; 42] = [
+    "WET", "WEST", "CET", "CEST", "MET", "MEST", "EET", "EEST", "MSK", "BST", "IST", "EST", "EDT",
+    "CST", "CDT", "MST", "MDT", "PST", "PDT", "AKST", "AKDT", "HST", "AST", "ADT", "NST", "NDT",
+    "BRT", "JST", "KST", "HKT", "SGT", "PKT", "SAST", "EAT", "WAT", "CAT", "AEST", "AEDT", "ACST",
+    "AWST", "NZST", "NZDT",
+];
+
 /// The format in which most lines have an instant and a client, or in which the client is this named field.
 pub(super) fn discover<'a>(
     lines: impl Iterator<Item = &'a [u8]> + Clone,
@@ -318,6 +326,7 @@ impl<'l> Fields<'l> {
             counts.find_map(|count| {
                 self.joined(at, count)
                     .filter(|of| self.has_instant(of, instants))
+                    .filter(|of| instants.pattern.is_some() || !self.has_zone_behind(of))
             })
         });
         if let Some(fields) = found {
@@ -330,6 +339,7 @@ impl<'l> Fields<'l> {
         // Any year shows whether it is a date.
         let any = Timestamp::from_micros(1_455_944_445_000_000);
         let is_date = |of: &Vec<usize>| instant::in_newest_year(&self.text_of(of), any).is_some();
+        let is_date = |of: &Vec<usize>| is_date(of) && !self.has_zone_behind(of);
         let dated = places().find_map(|at| self.joined(at, 3).filter(is_date));
         let fields = dated.filter(|_| !instants.are_stated())?;
         let is_yearless = true;
@@ -363,7 +373,7 @@ impl<'l> Fields<'l> {
         let last = of.last().map_or("", |at| self.texts[*at]);
         // A date and its time of day, or an instant and its zone.
         let goes_on = last.contains(':')
-            || last.starts_with(['+', '-']) && last.len() == 5
+            || last.starts_with(['+', '-']) && matches!(last.len(), 3 | 5)
             || matches!(last, "UTC" | "GMT" | "Z" | "AM" | "PM");
         let has_time = text.contains(':') || !text.contains(['-', '/']);
         // Ten digits: a smaller number is a size, or a port.
@@ -371,6 +381,19 @@ impl<'l> Fields<'l> {
         let is_long = text.contains(':') || 10 <= digits;
         let is_possible = has_time && is_long && (of.len() == 1 || goes_on);
         is_possible && instant::parse(&text, TimeUnit::Auto).is_some_and(is_plausible)
+    }
+
+    /// Whether the name of a zone other than UTC follows a time of day: which instant it is depends on the day, or on the
+    /// country.
+    fn has_zone_behind(&self, of: &[usize]) -> bool {
+        let Some(last) = of.last() else {
+            return false;
+        };
+        let next = self.pieces.get(last + 1) == Some(&Piece::Gap);
+        let next = self.texts.get(last + 2).filter(|_| next);
+        let is_of_name = |c: char| c.is_ascii_alphanumeric();
+        let name = next.map(|next| next.trim_end_matches(|c| !is_of_name(c)));
+        self.texts[*last].contains(':') && name.is_some_and(|name| ZONES.contains(&name))
     }
 
     /// Fields that have an address, or a name that clients have.

@@ -75,8 +75,8 @@ pub(super) const FORMS: [Form; 24] = [
         "combined_forwarded",
         "$remote_addr $_[$time_local] \"$request\" $status $bytes \"$referer\" \"$agent\" $_ \"$http_x_forwarded_for\"",
     ),
-    form("alb", "$type $time_iso8601 $elb $remote_addr_port "),
-    form("elb", "$time_iso8601 $elb $remote_addr_port "),
+    form("alb", "$type ${time_iso8601}Z $elb $remote_addr_port "),
+    form("elb", "${time_iso8601}Z $elb $remote_addr_port "),
     form("haproxy", "$_]: $remote_addr_port [$time_local] "),
     form("haproxy", "$_ - - $remote_addr_port [$time_local] "),
     form(

@@ -259,3 +259,25 @@ fn a_list_among_single_addresses_is_read_as_a_list() {
         assert_eq!(read[9], "1455944441 203.0.113.10", "{rest}");
     }
 }
+
+#[test]
+fn an_instant_with_a_zone_that_is_not_known_is_refused() {
+    for (line, hour) in [
+        ("2016-02-20 10:00:00 +02 203.0.113.7 GET /", Some(8)),
+        ("2016-02-20 10:00:00 INFO 203.0.113.7 GET /", Some(10)),
+        ("2016-02-20 10:00:00 UTC 203.0.113.7 GET /", Some(10)),
+        ("2016-02-20T10:00:00 lb 203.0.113.7:80 GET /", Some(10)),
+        ("2016-02-20 10:00:00 CET 203.0.113.7 GET /", None),
+        ("[20/Feb/2016:10:00:00 CET] 203.0.113.7 GET /", None),
+        ("203.0.113.7 - - [20/Feb/2016:10:00:00 EST] GET /", None),
+        ("2016-02-20T10:00:00 CET 203.0.113.7:80 GET /", None),
+    ] {
+        let text = format!("{line}\n{line}\n");
+        let read = match Rows::open(text.as_bytes(), &Wanted::default()) {
+            Ok(OpenedRows::Rows(_)) => clients_of(&text, &Wanted::default()).0,
+            _ => Vec::new(),
+        };
+        let expected = hour.map(|hour| format!("{} 203.0.113.7", 1_455_926_400 + 3_600 * hour));
+        assert_eq!(read.first(), expected.as_ref(), "{line}");
+    }
+}
