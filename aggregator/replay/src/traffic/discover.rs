@@ -321,14 +321,22 @@ impl<'l> Fields<'l> {
                 .min(TIME_FIELDS_MAX),
             None => 3,
         };
-        let found = places().find_map(|at| {
-            let mut counts = (1..=words).rev();
-            counts.find_map(|count| {
-                self.joined(at, count)
-                    .filter(|of| self.has_instant(of, instants))
-                    .filter(|of| instants.pattern.is_some() || !self.has_zone_behind(of))
+        let find = |is: &dyn Fn(&str) -> bool| {
+            places().find_map(|at| {
+                let mut counts = (1..=words).rev();
+                counts.find_map(|count| {
+                    self.joined(at, count)
+                        .filter(|of| is(&self.text_of(of)) && self.has_instant(of, instants))
+                        .filter(|of| instants.pattern.is_some() || !self.has_zone_behind(of))
+                })
             })
-        });
+        };
+        // Ten digits may be a number of another kind, such as a telephone's; where a unit is stated, they are not.
+        let is_surely_one = |text: &str| match instants.are_stated() {
+            true => !text.contains(':'),
+            false => text.contains([':', '.']),
+        };
+        let found = find(&is_surely_one).or_else(|| find(&|_| true));
         if let Some(fields) = found {
             let is_yearless = false;
             return Some(TimeFields {
@@ -368,7 +376,8 @@ impl<'l> Fields<'l> {
     fn has_instant(&self, of: &[usize], instants: &Instants) -> bool {
         let text = self.text_of(of);
         if instants.are_stated() {
-            return instants.parse(&text).is_some();
+            let at = instants.parse(&text);
+            return at.is_some_and(|at| instants.pattern.is_some() || is_plausible(at));
         }
         let last = of.last().map_or("", |at| self.texts[*at]);
         // A date and its time of day, or an instant and its zone.

@@ -117,9 +117,11 @@ pub(super) struct Fit {
     pub is_named: bool,
 }
 
-/// Whether a request may have been logged then: from 1990 on.
+/// Whether a request may have been logged then: from 1990 to 2100.
 pub(super) fn is_plausible(at: Timestamp) -> bool {
-    Timestamp::from_micros(631_152_000_000_000) <= at
+    const FROM: Timestamp = Timestamp::from_micros(631_152_000_000_000);
+    const TO: Timestamp = Timestamp::from_micros(4_102_444_800_000_000);
+    FROM <= at && at < TO
 }
 
 /// The format of the first lines; combined if no line has an instant and an address.

@@ -281,3 +281,25 @@ fn an_instant_with_a_zone_that_is_not_known_is_refused() {
         assert_eq!(read.first(), expected.as_ref(), "{line}");
     }
 }
+
+#[test]
+fn a_number_is_no_instant_where_a_date_follows() {
+    for number in ["8005551234", "2125551234"] {
+        let line = format!("{number} 2016-02-20T05:00:41Z 203.0.113.7 GET /\n");
+        let read = clients_of(&line.repeat(2), &Wanted::default()).0;
+        assert_eq!(
+            read.first().map(String::as_str),
+            Some("1455944441 203.0.113.7")
+        );
+    }
+    let line = "200 1455944441250 203.0.113.7 GET /\n";
+    let wanted = Wanted {
+        instants: Instants {
+            unit: super::super::TimeUnit::Millis,
+            ..Instants::default()
+        },
+        ..Wanted::default()
+    };
+    let read = clients_of(&line.repeat(2), &wanted).0;
+    assert_eq!(read[0], "1455944441 203.0.113.7");
+}
