@@ -143,6 +143,7 @@ impl Pattern {
             });
             fields.collect()
         };
+        let with_port = join_ports(&mut pieces, client);
         let names = fields(&pieces);
         expect_apart(&pieces)?;
         let mut slots = 0;
@@ -173,7 +174,8 @@ impl Pattern {
         let header = Header::of(forwarded.as_deref().unwrap_or_default());
         let mut slot = |name: Option<String>| name.and_then(|name| want(&mut pieces, &name));
         let (forwarded, peer) = (slot(forwarded), slot(peer));
-        let with_port = peer_name.as_deref() == Some(WITH_PORT);
+        let with_port =
+            peer_name.is_some_and(|name| name == WITH_PORT || with_port.contains(&name));
         let mut pattern = Self {
             pieces,
             times,
@@ -372,6 +374,35 @@ const PEERS: &[&str] = &[
 
 /// The peer's address followed by a colon and its port, in formats that always have the port.
 const WITH_PORT: &str = "remote_addr_port";
+
+/// Merges each field with the peer's address, a colon and its port into one field, since the address may have colons
+/// itself. Returns the names of these fields; one whose port is the client stays as it is.
+fn join_ports(pieces: &mut Vec<Piece>, client: Option<&str>) -> Vec<String> {
+    let is_port = |name: &str| name.ends_with("_port") || name == "%p" || name.ends_with("}p");
+    let is_client = |name: &str| client.is_some_and(|client| same_field(client, name));
+    let is_peer = |name: &str| PEERS.iter().any(|peer| same_field(peer, name));
+    let mut joined = Vec::new();
+    let mut at = 0;
+    while at < pieces.len() {
+        if let Some(
+            [
+                Piece::Field(address, _),
+                Piece::Text(colon),
+                Piece::Field(port, _),
+            ],
+        ) = pieces.get(at..at + 3)
+            && is_peer(address)
+            && **colon == *b":"
+            && is_port(port)
+            && !is_client(port)
+        {
+            joined.push(address.clone());
+            pieces.drain(at + 1..at + 3);
+        }
+        at += 1;
+    }
+    joined
+}
 
 fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t')

@@ -303,3 +303,29 @@ fn a_number_is_no_instant_where_a_date_follows() {
     let read = clients_of(&line.repeat(2), &wanted).0;
     assert_eq!(read[0], "1455944441 203.0.113.7");
 }
+
+#[test]
+fn a_port_behind_a_colon_belongs_to_its_address() {
+    let rest = "[20/Feb/2016:05:00:41 +0000] \"GET /\"";
+    let text = format!("2001:db8::7:51034 {rest}\n203.0.113.7:51034 {rest}\n");
+    for (form, client) in [
+        ("$remote_addr:$remote_port [$time_local]", None),
+        (
+            "$remote_addr:$remote_port [$time_local]",
+            Some("remote_addr"),
+        ),
+        ("%h:%{remote}p %t", None),
+        ("%h:%{remote}p %t", Some("%h")),
+    ] {
+        let wanted = Wanted {
+            form: Some(form.to_owned()),
+            client: client.map(str::to_owned),
+            ..Wanted::default()
+        };
+        let expected = ["1455944441 2001:db8::7", "1455944441 203.0.113.7"];
+        assert_eq!(
+            clients_of(&text, &wanted),
+            (expected.map(str::to_owned).into(), 0)
+        );
+    }
+}
