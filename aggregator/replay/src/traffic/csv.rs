@@ -165,7 +165,7 @@ impl Csv {
         let time = field(self.at)?;
         let at = self
             .instants
-            .parse(&time)
+            .of_row(&time)
             .or_else(|| instant::of_parts(&date?, &time))
             .ok_or("an instant in column t: a number since 1970, or a date as in RFC 3339 (or --time-format)")?;
         // Some programs write no separators after a row's last field with content.

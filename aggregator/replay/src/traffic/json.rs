@@ -215,7 +215,7 @@ impl Json {
 
     fn at(&self, object: &Value) -> Option<Timestamp> {
         let time = text(object, &self.t)?;
-        self.instants.parse(&time).or_else(|| {
+        self.instants.of_row(&time).or_else(|| {
             let date = text(object, self.date.as_deref()?)?;
             instant::of_parts(&date, &time)
         })
@@ -230,7 +230,7 @@ fn time_member(
 ) -> Option<String> {
     let is_instant = |name: &str, path: &str| {
         let texts = objects.iter().filter_map(|object| text(object, path));
-        let mut read = texts.map(|text| instants.parse(&text));
+        let mut read = texts.map(|text| instants.of_row(&text));
         read.next().flatten().is_some_and(|at| {
             PLAUSIBLE <= at || instants.are_stated() || SURELY_TIMES.contains(&name)
         })

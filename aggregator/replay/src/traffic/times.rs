@@ -85,8 +85,8 @@ impl Times {
             InstantFields::Whole(slot, unit) => {
                 let bytes = without_brackets(slots.get(*slot).copied().unwrap_or_default());
                 // A day alone is not the instant of a request.
-                let has_time = |text: &&str| text.contains(':') || !text.contains(['-', '/']);
-                let text = || str::from_utf8(bytes).ok().filter(has_time);
+                let text = || str::from_utf8(bytes).ok();
+                let text = || text().filter(|text| is_within_day(text));
                 last.parse(bytes)
                     .or_else(|| instant::parse(text()?, *unit))
                     .ok_or("a date as in 20/Feb/2016:00:00:45 -0500")
@@ -111,6 +111,18 @@ impl Times {
                 .ok_or("a date as in Feb 20 05:00:45"),
         }
     }
+}
+
+impl Instants {
+    /// Parses the instant of a row. A day alone is not one, unless the user stated a pattern.
+    pub(super) fn of_row(&self, text: &str) -> Option<Timestamp> {
+        (self.pattern.is_some() || is_within_day(text)).then(|| self.parse(text))?
+    }
+}
+
+/// Whether a text may be more than a day: a number, or a date with its time of day.
+fn is_within_day(text: &str) -> bool {
+    text.contains(':') || !text.contains(['-', '/'])
 }
 
 impl InstantFields {

@@ -329,3 +329,28 @@ fn a_port_behind_a_colon_belongs_to_its_address() {
         );
     }
 }
+
+#[test]
+fn a_day_alone_is_not_the_instant_of_a_row() {
+    for text in [
+        "t,domain\n2016-02-20T05:00:41Z,a\n2016-02-20,a\n",
+        "{\"t\":\"2016-02-20T05:00:41Z\",\"domain\":\"a\"}\n{\"t\":\"2016-02-20\",\"domain\":\"a\"}\n",
+    ] {
+        let expected = (vec!["1455944441 a".to_owned()], 1);
+        assert_eq!(clients_of(text, &Wanted::default()), expected, "{text}");
+    }
+    let wanted = Wanted {
+        instants: Instants {
+            pattern: Some("%Y-%m-%d".to_owned()),
+            ..Instants::default()
+        },
+        ..Wanted::default()
+    };
+    for text in [
+        "t,domain\n2016-02-20,a\n",
+        "{\"t\":\"2016-02-20\",\"domain\":\"a\"}\n",
+    ] {
+        let expected = (vec!["1455926400 a".to_owned()], 0);
+        assert_eq!(clients_of(text, &wanted), expected, "{text}");
+    }
+}
