@@ -8,7 +8,7 @@ use super::pattern::Piece;
 pub(super) fn pieces(text: &str) -> Result<Vec<Piece>, String> {
     let text = unquoted(text);
     match text.contains('$') {
-        true => Ok(of_nginx(&text)),
+        true => Ok(of_nginx(&text.replace("\\\"", "\""))),
         false => of_apache(&text).map(in_one),
     }
 }
@@ -27,13 +27,28 @@ fn unquoted(text: &str) -> String {
         Some(0) if text.starts_with('\'') => 0,
         _ => return text.to_owned(),
     };
-    if text[quote..].starts_with('\'') {
-        return text.split('\'').skip(1).step_by(2).collect();
+    let parts = quoted(&text[quote..]);
+    // What follows the pattern of a LogFormat is its name.
+    let parts = match is_directive("LogFormat") {
+        true => parts.get(..1).unwrap_or_default(),
+        false => &parts[..],
+    };
+    parts.concat()
+}
+
+/// The parts of a text that are in single or double quotes.
+fn quoted(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some(open) = rest.find(['\'', '"']) {
+        let (quote, inside) = (&rest[open..=open], &rest[open + 1..]);
+        let mut ends = inside.match_indices(quote);
+        let end = ends.find(|(at, _)| !inside[..*at].ends_with('\\'));
+        let end = end.map_or(inside.len(), |(at, _)| at);
+        parts.push(&inside[..end]);
+        rest = inside.get(end + 1..).unwrap_or_default();
     }
-    let inside = &text[quote + 1..];
-    let mut quotes = inside.match_indices('"');
-    let end = quotes.find(|(at, _)| !inside[..*at].ends_with('\\'));
-    inside[..end.map_or(inside.len(), |(at, _)| at)].to_owned()
+    parts
 }
 
 /// Merges an instant that consists of several Apache fields into one: `%{%d/%b/%Y %T}t.%{msec_frac}t %{%z}t`.
@@ -199,5 +214,18 @@ mod tests {
             names("%h [%{begin:%d/%b/%Y %T}t.%{begin:msec_frac}t %{%z}t] %{sec}t %s"),
             ["%h", "%{%d/%b/%Y %T.%f %z}t", "%{sec}t", "%s"]
         );
+    }
+
+    #[test]
+    fn all_quoted_parts_of_a_log_format_are_its_pattern() {
+        for text in [
+            r#"log_format main "$remote_addr [$time_local] " "\"$request\" $status";"#,
+            r#"log_format main escape=json '$remote_addr [$time_local] ' "\"$request\" $status";"#,
+        ] {
+            let expected = pieces(r#"$remote_addr [$time_local] "$request" $status"#);
+            assert_eq!(pieces(text), expected, "{text}");
+        }
+        let named = pieces(r#"LogFormat "%h %t" "main""#);
+        assert_eq!(named, pieces("%h %t"));
     }
 }
