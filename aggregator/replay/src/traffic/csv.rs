@@ -8,9 +8,10 @@
 //!
 //! Commas, semicolons, tabs or bars, whichever the heading has. Without a heading the columns are those above, in
 //! that order. Columns of other names are ignored. Lines that begin with `#` are remarks, one of which may be the
-//! heading; `sep=;`, as Excel writes it, is a remark too. A quoted field may hold line breaks (`lines`); a quote that
-//! is not closed within 64 KiB spoils its own line and not the rest of the file. That is why this does not use a CSV
-//! library, which would read to the closing quote wherever it is.
+//! heading; below another heading only those are that are not rows. `sep=;`, as Excel writes it, is a remark too. A
+//! quoted field may hold line breaks (`lines`); a quote that is not closed within 64 KiB spoils its own line and not
+//! the rest of the file. That is why this does not use a CSV library, which would read to the closing quote wherever it
+//! is.
 
 use std::borrow::Cow;
 
@@ -25,6 +26,8 @@ use super::{Columns, Row, Widths};
 #[derive(Clone, Debug)]
 pub(super) struct Csv {
     separator: char,
+    /// The heading begins with `#`, so any other line that does is a remark.
+    is_remarked: bool,
     /// How many columns the heading has; `None` without a heading.
     columns: Option<usize>,
     at: usize,
@@ -87,7 +90,13 @@ impl Csv {
             match heading {
                 First::Neither => {}
                 First::Lacks(what) => lacks = lacks.or(Some(what)),
-                found => return found,
+                First::Heading(csv) => {
+                    return First::Heading(Self {
+                        is_remarked: is_remark,
+                        ..csv
+                    });
+                }
+                found @ First::Row(_) => return found,
             }
         }
         if let Some(what) = lacks {
@@ -146,9 +155,15 @@ impl Csv {
     }
 
     fn row<'a>(&self, line: &'a str) -> Result<Option<Row<'a>>, &'static str> {
-        if is_remark(line) {
-            return Ok(None);
+        match is_remark(line) {
+            true if self.is_remarked || self.columns.is_none() => Ok(None),
+            // Its first field may begin with `#`.
+            true => Ok(self.fields(line).ok()),
+            false => self.fields(line).map(Some),
         }
+    }
+
+    fn fields<'a>(&self, line: &'a str) -> Result<Row<'a>, &'static str> {
         let mut fields = fields_by(line, self.separator)
             .ok_or("a quoted field that is closed, and behind it a separator")?;
         let date = self.date.and_then(|date| fields.get(date).cloned());
@@ -193,13 +208,13 @@ impl Csv {
             }
             (None, domain) => domain,
         };
-        Ok(Some(Row {
+        Ok(Row {
             at,
             resource,
             domain,
             copies,
             min,
-        }))
+        })
     }
 }
 
@@ -320,6 +335,7 @@ impl Looked<'_> {
         let min = stated("--column min=", stated_names.min.as_deref())?;
         Ok(Csv {
             separator,
+            is_remarked: false,
             columns: Some(heading.fields.len()),
             at,
             date: date.filter(|date| *date != at),
@@ -363,6 +379,7 @@ impl Looked<'_> {
         }
         Some(Csv {
             separator,
+            is_remarked: false,
             columns: None,
             at: 0,
             date: None,

@@ -354,3 +354,14 @@ fn a_day_alone_is_not_the_instant_of_a_row() {
         assert_eq!(clients_of(text, &wanted), expected, "{text}");
     }
 }
+
+#[test]
+fn a_row_that_begins_with_a_number_sign_is_a_row() {
+    let text = "domain,t,resource\n#1,1,api\n# a remark\n#2,2,api,4,5\nacme,3,api\n";
+    let (kind, rows, refused) = read(text);
+    assert_eq!(kind, FileKind::Csv);
+    assert_eq!(rows, ["1000000 api #1 1 0", "3000000 api acme 1 0"]);
+    assert_eq!(refused, Vec::<u64>::new());
+    let (_, rows, _) = read("# domain,t,resource\n#acme,1,api\nacme,3,api\n");
+    assert_eq!(rows, ["3000000 api acme 1 0"]);
+}
