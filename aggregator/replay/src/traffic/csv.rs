@@ -82,6 +82,14 @@ impl Csv {
             clients,
             next,
         };
+        let mut separators = SEPARATORS.iter();
+        let row = separators.find_map(|separator| looked.row(line, *separator));
+        let row = row.filter(|_| !is_remark);
+        let is_unnamed = *names == Columns::default() && client.is_none();
+        // A row may have a field with a name that instants have: orders.created.
+        if let (Some(csv), true) = (&row, is_unnamed && looked.begins_with_instant(line)) {
+            return First::Row(csv.clone());
+        }
         let headings = SEPARATORS
             .iter()
             .map(|separator| looked.heading(line, *separator));
@@ -102,14 +110,10 @@ impl Csv {
         if let Some(what) = lacks {
             return First::Lacks(what);
         }
-        if is_remark {
-            return First::Neither;
-        }
-        let mut rows = SEPARATORS.iter();
-        let Some(csv) = rows.find_map(|separator| looked.row(line, *separator)) else {
+        let Some(csv) = row else {
             return First::Neither;
         };
-        if *names != Columns::default() || client.is_some() {
+        if !is_unnamed {
             return First::Lacks(
                 "--column and --client name columns of a heading: no line is one that has them"
                     .to_owned(),
@@ -368,6 +372,12 @@ impl Looked<'_> {
         columns.find(is_instant)
     }
 
+    /// Whether the text before the first separator is an instant that may be a request's.
+    fn begins_with_instant(&self, line: &str) -> bool {
+        let first = line.split(SEPARATORS).next().unwrap_or_default();
+        self.instants.parse(first).is_some_and(is_plausible)
+    }
+
     fn row(&self, line: &str, separator: char) -> Option<Csv> {
         let fields = fields_by(line, separator)?;
         let has = |column: usize| (column < fields.len()).then_some(column);
@@ -430,10 +440,8 @@ fn trimmed(field: Cow<'_, str>) -> Cow<'_, str> {
 
 /// A number of copies; an empty field states no number.
 fn count(text: &str) -> Result<Option<u64>, &'static str> {
-    match text.trim_ascii() {
-        "" => Ok(None),
-        digits => super::whole(digits).map(Some),
-    }
+    let digits = Some(text.trim_ascii()).filter(|digits| !digits.is_empty());
+    digits.map(super::whole).transpose()
 }
 
 /// The fields of a line with commas; `None` if a quote is not closed, or something follows it.

@@ -365,3 +365,9 @@ fn a_row_that_begins_with_a_number_sign_is_a_row() {
     let (_, rows, _) = read("# domain,t,resource\n#acme,1,api\nacme,3,api\n");
     assert_eq!(rows, ["3000000 api acme 1 0"]);
 }
+
+#[test]
+fn a_first_row_with_a_field_like_a_name_of_instants_is_a_row() {
+    let (_, rows, _) = read("1763632800.25,orders.created,acme,1\n1763632801,api,acme,1\n");
+    assert_eq!(rows[0], "1763632800250000 orders.created acme 1 0");
+}
