@@ -161,8 +161,9 @@ impl Json {
             "an instant as t: a number since 1970, or a date as in RFC 3339 (or --time-format)",
         )?;
         let count = |path: &str| match text(&object, path) {
-            None => Ok(None),
             Some(text) => super::whole(&text).map(Some),
+            None if find(&object, path).is_some_and(|value| !value.is_null()) => Err(super::COPIES),
+            None => Ok(None),
         };
         let widths = Widths {
             copies: count(&self.copies)?,

@@ -371,3 +371,12 @@ fn a_first_row_with_a_field_like_a_name_of_instants_is_a_row() {
     let (_, rows, _) = read("1763632800.25,orders.created,acme,1\n1763632801,api,acme,1\n");
     assert_eq!(rows[0], "1763632800250000 orders.created acme 1 0");
 }
+
+#[test]
+fn copies_that_are_not_a_number_are_refused() {
+    let line = |copies: &str| format!("{{\"t\":1,\"domain\":\"a\",\"copies\":{copies}}}\n");
+    let text: String = ["2", "null", "[3]", "{\"a\":3}", "[]"].map(line).concat();
+    let (_, rows, refused) = read(&text);
+    assert_eq!(rows, ["1000000 - a 2 0", "1000000 - a 1 0"]);
+    assert_eq!(refused, [3, 4, 5]);
+}
