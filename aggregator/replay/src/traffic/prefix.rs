@@ -12,6 +12,8 @@
 //! syslog is kept if the row after it has no instant of its own. Knows nothing of formats. What stays true: a line
 //! without the prefix is left unchanged.
 
+use std::net::IpAddr;
+
 use super::clients::{Clients, is_address};
 use super::forms::is_plausible;
 use super::instant::{self, TimeUnit};
@@ -48,7 +50,7 @@ impl Prefix {
         if most(&begins_as_row) {
             // As in 17:2001:db8::7, which could also be an address.
             let is_numbered = has_numbers(lines.clone(), 0, 3)
-                && most(&|line| words(line, 1).is_some_and(begins_as_row));
+                && most(&|line| words(line, 1).is_some_and(begins_as_whole));
             let is_logged = most(&|line| Self::Syslog.rest(line).is_some());
             return match (is_numbered, is_logged) {
                 (true, _) => Some(Self::Words(1, Vec::new())),
@@ -57,7 +59,15 @@ impl Prefix {
             };
         }
         let mut simple = [Self::Number, Self::Bar, Self::Pod, Self::Syslog].into_iter();
-        let simple = simple.find(|kind| most(&|line| kind.rest(line).is_some()));
+        // A bar in all lines and the first one, which is not prefixed, belongs to a table with its heading.
+        let bars = |line: &[u8]| line.iter().filter(|byte| **byte == b'|').count();
+        let is_table = lines.clone().next().is_some_and(|first| {
+            let is_as_wide = |line: &'a [u8]| bars(line) == bars(first);
+            Self::Bar.rest(first).is_none() && 0 < bars(first) && most(&is_as_wide)
+        });
+        let simple = simple.find(|kind| {
+            (*kind != Self::Bar || !is_table) && most(&|line| kind.rest(line).is_some())
+        });
         simple.or_else(|| {
             let is_before = |count: usize| {
                 most(&|line| words(line, count).is_some_and(begins_as_row) && !is_ltsv(line))
@@ -85,7 +95,9 @@ impl Prefix {
     pub fn rest<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
         match self {
             Self::Words(count, names) => {
-                words(line, *count).or_else(|| context(line, *count, names))
+                let rest = words(line, *count).or_else(|| context(line, *count, names));
+                // A line without the prefix among others: 2001:db8::7 is an address, and 17:2001:db8::7 is not.
+                rest.filter(|rest| !begins_as_row(line) || begins_as_whole(rest))
             }
             Self::Number => {
                 let inside = line.trim_ascii_start();
@@ -323,6 +335,22 @@ fn begins_as_row(line: &[u8]) -> bool {
         || begins_with_instant(line)
         || is_syslog_date(line)
         || instant_in_brackets()
+}
+
+/// Whether a text begins like a row, and not with an address of IPv6 that lacks its first part: such as db8::7.
+fn begins_as_whole(line: &[u8]) -> bool {
+    let (first, _) = first_words(line);
+    let named = str::from_utf8(first).ok();
+    let named = named.and_then(|first| Clients::default().named(first)?.parse().ok());
+    let is_whole = match named {
+        // Public and private addresses, and those of IPv4.
+        Some(IpAddr::V6(address)) => match address.segments()[0] {
+            0 | 0x2000..=0x3fff | 0xfc00..=0xfebf => true,
+            _ => false,
+        },
+        Some(IpAddr::V4(_)) | None => true,
+    };
+    is_whole && begins_as_row(line)
 }
 
 /// The first word of a line, and the first two words.

@@ -101,3 +101,31 @@ fn context_lines_of_grep_are_rows() {
     let lines: Vec<&str> = numbered.iter().map(String::as_str).collect();
     assert_eq!(left(&lines), Some(vec![ROW.to_owned(); 3]));
 }
+
+#[test]
+fn addresses_of_ipv6_are_kept_whole() {
+    let rest = "- - [20/Nov/2025:10:00:00 +0000] \"GET /\"";
+    let ascending = ["2001:db8::1", "2003:e0::2", "2400:cb00::3", "2606:4700::4"];
+    let lines = ascending.map(|address| format!("{address} {rest}"));
+    assert_eq!(left(&lines.each_ref().map(String::as_str)), None);
+    let mut lines = vec![format!("access.log:{ROW}"); 4];
+    lines.push(format!("2001:db8::5 {rest}"));
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let kept = left(&lines).expect("a prefix");
+    assert_eq!((&*kept[0], &*kept[4]), (ROW, lines[4]));
+    let numbered = [
+        format!("7:{ROW}"),
+        format!("8:2001:db8::5 {rest}"),
+        format!("9:{ROW}"),
+    ];
+    let lines: Vec<&str> = numbered.iter().map(String::as_str).collect();
+    let kept = left(&lines).expect("a prefix");
+    assert_eq!(kept[1], format!("2001:db8::5 {rest}"));
+}
+
+#[test]
+fn a_table_with_bars_is_not_taken_for_prefixes() {
+    let rows = ["tenant-1 | 1763632800 | api"; 3];
+    let table = ["domain | t | resource", rows[0], rows[1], rows[2]];
+    assert_eq!(left(&table), None);
+}
