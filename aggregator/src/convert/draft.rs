@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use tollgate_limits::Limits;
 use tollgate_shared::descriptors::{DescriptorRule, RULES_MAX};
 use tollgate_shared::names::NAME_BYTES_MAX;
 
@@ -30,6 +31,12 @@ pub(super) enum LimitGrant {
 }
 
 impl LimitGrant {
+    /// Whether a document may state it.
+    pub fn is_in_range(&self) -> bool {
+        let fields = self.fields(None);
+        Limits::parse(&format!("version = 1\nrules = 2\n[rate.a]\n{fields}\n")).is_ok()
+    }
+
     /// The fields of a resource, or of a domain that inherits another grant.
     fn fields(&self, inherited: Option<&Self>) -> String {
         let unstated = match (inherited, self) {
@@ -47,6 +54,9 @@ impl LimitGrant {
         }
     }
 }
+
+/// What is expected of a rate that no document may state.
+pub(super) const IN_RANGE: &str = "expected a rate of at most 4294967295 hits in at most 3650d";
 
 /// A resource.
 #[derive(Clone, Debug)]

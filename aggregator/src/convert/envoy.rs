@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer};
 use serde_yaml_ng::Value;
 use tollgate_shared::names::check_name;
 
-use super::draft::{Draft, DraftResource, LimitGrant, domain_of};
+use super::draft::{Draft, DraftResource, IN_RANGE, LimitGrant, domain_of};
 use super::position::{YamlStep, located};
 
 /// A boolean in any spelling of YAML 1.1, which the original reads.
@@ -273,7 +273,7 @@ impl EnvoyReading<'_> {
         path: &[NodeStep],
     ) -> Result<(), String> {
         let place = place_of(path);
-        let grant = self.grant(&place, node, limit)?;
+        let grant = self.grant_in_range(&place, node, limit)?;
         let name = self.draft.name(&format!("{}.{place}", self.domain));
         let Some(above) = path.len().checked_sub(1).and_then(|len| path.get(..len)) else {
             return Ok(());
@@ -289,7 +289,7 @@ impl EnvoyReading<'_> {
             let mut path = above.to_vec();
             path.push(other.step());
             let grant = match &other.rate_limit {
-                Some(limit) => self.grant(&place_of(&path), other, limit)?,
+                Some(limit) => self.grant_in_range(&place_of(&path), other, limit)?,
                 None => LimitGrant::Unlimited,
             };
             domains.push((value, grant));
@@ -337,6 +337,28 @@ impl EnvoyReading<'_> {
         }
         let (descriptors, names) = (self.domain.clone(), (resource, &*domain));
         self.draft.rule(place, &descriptors, &keys, names)
+    }
+
+    /// The grant of a node, which a document may state.
+    fn grant_in_range(
+        &mut self,
+        place: &str,
+        node: &Node,
+        limit: &RateLimit,
+    ) -> Result<LimitGrant, String> {
+        let grant = self.grant(place, node, limit)?;
+        if grant.is_in_range() {
+            return Ok(grant);
+        }
+        let hits = limit.requests_per_unit;
+        let (field, value) = match (limit.unit_multiplier, u32::try_from(hits)) {
+            (Some(many), Ok(_)) => ("unit_multiplier", many),
+            _ => ("requests_per_unit", hits),
+        };
+        let fault = format!("{place}: rate_limit.{field} = {value}: {IN_RANGE}");
+        let within = [YamlStep::Key("rate_limit"), YamlStep::Key(field)];
+        let path = [&*node.position, &within].concat();
+        Err(located(self.source, &path, &fault))
     }
 
     fn grant(&mut self, place: &str, node: &Node, limit: &RateLimit) -> Result<LimitGrant, String> {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_yaml_ng::Value;
 
-use super::draft::{Draft, DraftResource, LimitGrant, domain_of};
+use super::draft::{Draft, DraftResource, IN_RANGE, LimitGrant, domain_of};
 use super::position::{YamlStep, located};
 
 #[derive(Deserialize)]
@@ -79,12 +79,9 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
                 continue;
             }
         };
-        if limit.seconds == 0 {
-            let fault = format!("{place}: seconds = 0: expected at least 1");
-            let path = [YamlStep::Item(index), YamlStep::Key("seconds")];
-            return Err(located(text, &path, &fault));
-        }
-        let grant = LimitGrant::Rate(format!("{}/{}", limit.max_value, span(limit.seconds)));
+        let grant = grant_of(limit, &place).map_err(|(field, fault)| {
+            located(text, &[YamlStep::Item(index), YamlStep::Key(field)], &fault)
+        })?;
         let known = resources
             .iter_mut()
             .find(|(namespace, of, _)| *namespace == limit.namespace && of.are_like(&keys));
@@ -122,6 +119,23 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
     let text = "windows slide here; in the original the next window begins with the first request after the last window";
     draft.differs("seconds", text);
     Ok(draft)
+}
+
+/// The grant of a limit, or the field with a fault.
+fn grant_of(limit: &Limit, place: &str) -> Result<LimitGrant, (&'static str, String)> {
+    if limit.seconds == 0 {
+        let fault = format!("{place}: seconds = 0: expected at least 1");
+        return Err(("seconds", fault));
+    }
+    let grant = LimitGrant::Rate(format!("{}/{}", limit.max_value, span(limit.seconds)));
+    if grant.is_in_range() {
+        return Ok(grant);
+    }
+    let (field, value) = match u32::try_from(limit.max_value) {
+        Ok(_) => ("seconds", limit.seconds),
+        Err(_) => ("max_value", limit.max_value),
+    };
+    Err((field, format!("{place}: {field} = {value}: {IN_RANGE}")))
 }
 
 fn lead(draft: &mut Draft, namespace: &str, keys: &Keys, resource: DraftResource) {
