@@ -98,6 +98,15 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
             );
         }
         if let Some((_, _, resource)) = known {
+            if resource
+                .grants
+                .iter()
+                .any(|other| is_other_value(other, &grant))
+            {
+                let text = "with another max_value than an earlier limit, and the rest alike: in the original the two are one \
+                            limit, with one of the two values; here both apply";
+                draft.differs(&place, text);
+            }
             resource.grants.push(grant);
             continue;
         }
@@ -136,6 +145,17 @@ fn grant_of(limit: &Limit, place: &str) -> Result<LimitGrant, (&'static str, Str
         Err(_) => ("max_value", limit.max_value),
     };
     Err((field, format!("{place}: {field} = {value}: {IN_RANGE}")))
+}
+
+/// Whether two rates have the same window, and not the same number of hits.
+fn is_other_value(one: &LimitGrant, other: &LimitGrant) -> bool {
+    match (one, other) {
+        (LimitGrant::Rate(one), LimitGrant::Rate(other)) => {
+            let window = |rate: &str| rate.split_once('/').map(|(_, window)| window.to_owned());
+            one != other && window(one) == window(other)
+        }
+        _ => false,
+    }
 }
 
 fn lead(draft: &mut Draft, namespace: &str, keys: &Keys, resource: DraftResource) {

@@ -300,6 +300,19 @@ fn a_rate_out_of_range_is_a_fault_at_its_setting() {
     );
 }
 
+#[test]
+fn limits_that_the_original_takes_for_one_are_named() {
+    let list = "
+- { namespace: shop, max_value: 5, seconds: 60, variables: [u] }
+- { namespace: shop, max_value: 7, seconds: 3600, variables: [u] }
+- { namespace: shop, max_value: 7, seconds: 60, variables: [u] }
+";
+    let (_, differences) = converted("limitador", list);
+    let expected = "theirs.yaml: limit 3: with another max_value than an earlier limit";
+    assert!(differences.contains(expected), "{differences}");
+    assert!(!differences.contains("limit 2:"), "{differences}");
+}
+
 /// All cases that decide which limit is found: defaults, values, prefixes, exceptions, repeated keys, braces.
 const LOOKED_UP: &str = "
 domain: shop
