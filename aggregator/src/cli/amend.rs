@@ -21,7 +21,7 @@ use tollgate_shared::networks::{NetworkName, network};
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::Global;
-use super::operator::{OperatorNote, Spoken, ask, get, limits_in_force, name};
+use super::operator::{CONFLICTS_MAX, OperatorNote, Spoken, ask, get, limits_in_force, name};
 use super::output::Format;
 use crate::exit::{Exit, Failure};
 use tollgate_api::amend::AmendRequest;
@@ -128,15 +128,15 @@ enum NamespaceVerb {
         #[command(flatten)]
         word: OperatorNote,
     },
-    /// Sets a namespace's switches, which override those of every limits document
+    /// Sets one or both switches of a namespace, which override every limits document; `restore` removes both
     Switch {
         /// The namespace; `*`: all namespaces without switches of their own
         #[arg(value_parser = namespace)]
         namespace: String,
-        /// Whether calls are ruled and counted, but never denied [default: as in the limits document]
+        /// Whether calls are ruled and counted, but never denied [default: stays as it is]
         #[arg(long, value_name = "true|false")]
         ignore_configured: Option<bool>,
-        /// Whether calls on resources without limits are let through [default: as in the limits document]
+        /// Whether calls on resources without limits are let through [default: stays as it is]
         #[arg(long, value_name = "true|false")]
         allow_unconfigured: Option<bool>,
         #[command(flatten)]
@@ -275,7 +275,42 @@ pub fn namespaces(global: &Global, args: &NamespacesArgs) -> Result<Exit, Failur
                 allow_unconfigured: *allow_unconfigured,
                 ..switch(namespace)
             };
-            switch_on(global, url, word, act)
+            switch_named(global, url, word, &act)
+        }
+    }
+}
+
+/// Sets the switches that the act names. The namespace's other one stays as it is: the act, which replaces both, has it
+/// from the version that it expects, and is made again if another version came first.
+fn switch_named(
+    global: &Global,
+    url: &str,
+    word: &OperatorNote,
+    act: &AmendRequest,
+) -> Result<Exit, Failure> {
+    let mut conflicts = 0;
+    loop {
+        let view = get::<LimitsView>(url, "/v1/limits", &[])?;
+        let mut set = view.switches.into_iter();
+        let set = set.find(|one| Some(&one.namespace) == act.namespace.as_ref());
+        let (ignore, allow) = set.map_or((None, None), |set| {
+            (set.ignore_configured, set.allow_unconfigured)
+        });
+        let both = AmendRequest {
+            ignore_configured: act.ignore_configured.or(ignore),
+            allow_unconfigured: act.allow_unconfigured.or(allow),
+            ..act.clone()
+        };
+        let expecting = OperatorNote {
+            expect_version: word.expect_version.or(Some(view.version)),
+            ..word.clone()
+        };
+        match switch_on(global, url, &expecting, both) {
+            Err(Failure::Log {
+                exit: Exit::Conflict,
+                ..
+            }) if word.expect_version.is_none() && conflicts < CONFLICTS_MAX => conflicts += 1,
+            done => return done,
         }
     }
 }

@@ -114,7 +114,7 @@ pub fn report_all(global: &Global, answers: &[AmendmentView]) -> Result<Exit, Fa
 }
 
 /// How often an act that expects no version is sent again because another one came first.
-const CONFLICTS_MAX: u32 = 50;
+pub const CONFLICTS_MAX: u32 = 50;
 
 /// Sends an act.
 ///
