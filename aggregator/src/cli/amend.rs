@@ -14,13 +14,13 @@
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use tollgate_limits::versions::switches::ALL;
-use tollgate_limits::{Limits, Resource, nearest};
+use tollgate_limits::{Limits, RateResource, Resource, nearest};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::names::namespace as namespace_of;
-use tollgate_shared::networks::{NetworkName, network};
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::Global;
+use super::ban_remarks::{as_a_name, respelt};
 use super::operator::{CONFLICTS_MAX, OperatorNote, Spoken, ask, get, limits_in_force, name};
 use super::output::Format;
 use crate::exit::{Exit, Failure};
@@ -189,17 +189,22 @@ pub fn ban(global: &Global, args: &BanArgs) -> Result<Exit, Failure> {
     if let (None, Some(domain)) = (&act.resource, &act.domain) {
         check_everywhere(global, &args.spoken.url, domain)?;
     }
-    if let Some(domain) = act
-        .domain
-        .as_deref()
-        .filter(|domain| is_nearly_a_network(domain))
-    {
-        let domain = escaped(domain);
-        remark!(
-            "tollgate: {domain} is taken as a domain's name: a network is written as in 10.0.0.0/8"
-        );
+    let banned = act.domain.clone().unwrap_or_default();
+    if let Some(text) = as_a_name(&banned) {
+        remark!("tollgate: {text}");
     }
-    ask(global, &args.spoken.url, &args.word, act)
+    let mut respelt = respelt(&banned);
+    if let (Some(_), Some(resource)) = (&respelt, &act.resource) {
+        let limits = limits_in_force(&args.spoken.url)?;
+        // Calls of such a resource are limited under one spelling.
+        let addresses = limits.rate(resource).and_then(RateResource::addresses);
+        respelt = respelt.filter(|_| addresses.is_none());
+    }
+    let exit = ask(global, &args.spoken.url, &args.word, act)?;
+    if let Some(text) = respelt {
+        remark!("tollgate: {text}");
+    }
+    Ok(exit)
 }
 
 /// Checks that a ban of an address or a network reaches it on every resource. Without a domain key the aggregator checks
@@ -366,19 +371,6 @@ fn unknown_in(limits: &Limits, namespace: &str) -> Option<String> {
     Some(text + &meant.unwrap_or_default())
 }
 
-/// Whether a domain looks like a network and is an invalid one: digits, a slash and a length.
-fn is_nearly_a_network(domain: &str) -> bool {
-    let Some((address, length)) = domain.split_once('/') else {
-        return false;
-    };
-    let is_length = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
-    let is_address = address.contains(|c: char| c.is_ascii_digit())
-        && address
-            .chars()
-            .all(|c| c.is_ascii_hexdigit() || matches!(c, '.' | ':'));
-    is_length && is_address && network(domain) == NetworkName::Other
-}
-
 fn list(global: &Global, url: &str) -> Result<Exit, Failure> {
     let LimitsView { switches, .. } = get::<LimitsView>(url, "/v1/limits", &[])?;
     let mut output = global.open_output()?;
@@ -466,25 +458,5 @@ mod tests {
         let unknown = |namespace| unknown_in(&limits, namespace).expect("unknown");
         assert!(unknown("apj").ends_with("namespace apj, did you mean api?"));
         assert!(unknown("nosuch").ends_with("namespace nosuch"));
-    }
-
-    #[test]
-    fn a_network_that_is_cut_short_is_noticed() {
-        for text in ["10/8", "10.0.0/8", "2001:db8/32"] {
-            assert!(is_nearly_a_network(text), "{text}");
-        }
-        for text in [
-            "10.0.0.0/8",
-            "2001:db8::/32",
-            // Refused by the aggregator.
-            "10.0.0.0/99",
-            "10.1.2.3/8",
-            "acme/8",
-            "10.1.2.3",
-            "a/b",
-            "10/",
-        ] {
-            assert!(!is_nearly_a_network(text), "{text}");
-        }
     }
 }
