@@ -168,7 +168,7 @@ pub enum Command {
     Reset(amend::ResetArgs),
     /// Removes granted hits from a domain's windows
     Refund(amend::RefundArgs),
-    /// Denies a domain whatever it does, on one resource or everywhere
+    /// Denies a domain whatever it does, on one resource or everywhere; replaces an earlier ban of it there
     Ban(amend::BanArgs),
     /// Lists the bans in force, of names, addresses and networks
     Bans(bans::BansArgs),

@@ -132,7 +132,8 @@ fn and_more(rows: usize) -> String {
     }
 }
 
-fn until_text(until: Timestamp) -> String {
+/// The end of a ban, for people.
+pub fn until_text(until: Timestamp) -> String {
     if until == Timestamp::MAX {
         return "until it is ended".to_owned();
     }

@@ -172,9 +172,14 @@ impl Bans {
 
     /// Whether this domain is banned by itself at `now`, on a resource or everywhere.
     pub fn lasts(&self, resource: Option<&str>, domain: &str, now: Timestamp) -> bool {
-        let bans = self.by_resource.get(&resource.map(Box::from));
-        let ban = bans.and_then(|bans| bans.get(&Banned::of(domain)));
+        let ban = self.get(resource, domain);
         ban.is_some_and(|ban| now < ban.until)
+    }
+
+    /// The ban of this domain by itself, on a resource or everywhere, which may have ended.
+    pub fn get(&self, resource: Option<&str>, domain: &str) -> Option<LastingBan> {
+        let bans = self.by_resource.get(&resource.map(Box::from))?;
+        bans.get(&Banned::of(domain)).copied()
     }
 
     /// A ban of a network that contains this domain, of the resource or of every resource, which is the first value then

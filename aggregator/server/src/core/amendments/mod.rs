@@ -24,7 +24,7 @@ use super::event::{Now, QueryId};
 use super::partition::Partition;
 use super::queries::Views;
 use super::view::Reply;
-use tollgate_limits::versions::{Entered, Void, in_one_line};
+use tollgate_limits::versions::{Entered, Void, in_one_line, until_text};
 use tollgate_log::Stream;
 
 /// Amendments on their way at once.
@@ -119,6 +119,14 @@ impl AmendmentRefused {
     }
 }
 
+/// An act that can be carried out.
+#[derive(Debug)]
+pub(super) struct CheckedAct {
+    act: Act,
+    /// For the answer: the ban in force that this one ends sooner.
+    shortens: Option<String>,
+}
+
 /// Amendments whose operators wait for an answer, by push.
 #[derive(Debug, Default)]
 pub(super) struct Proposals(BTreeMap<u128, Waiting>);
@@ -144,12 +152,12 @@ impl Proposals {
         &mut self,
         id: QueryId,
         proposal: &Proposal,
-        looked: Result<Act, AmendmentRefused>,
+        looked: Result<CheckedAct, AmendmentRefused>,
         in_force: u64,
         env: &mut Environment,
     ) -> bool {
-        let act = match looked {
-            Ok(act) => act,
+        let CheckedAct { act, shortens } = match looked {
+            Ok(checked) => checked,
             Err(refused) => {
                 let is_full = matches!(refused, AmendmentRefused::TooMany { .. });
                 env.out.tally.counters.bans_refused += u64::from(is_full);
@@ -157,7 +165,7 @@ impl Proposals {
                 return false;
             }
         };
-        let what = in_one_line(&act);
+        let what = in_one_line(&act) + &shortens.unwrap_or_default();
         if proposal.dry_run {
             let view = view(what, in_force, in_force, false, false);
             env.reply(id, Reply::Amended(Ok(view)));
@@ -261,12 +269,29 @@ impl Proposals {
 impl Views<'_> {
     /// The act with its domain as the resource limits it, or why the proposal is refused, as far as this process
     /// knows.
-    pub(super) fn looked_at(&self, proposal: &Proposal) -> Result<Act, AmendmentRefused> {
+    pub(super) fn looked_at(&self, proposal: &Proposal) -> Result<CheckedAct, AmendmentRefused> {
         let spelt = self.spelt(&proposal.act)?;
         let act = spelt.unwrap_or_else(|| proposal.act.clone());
         let act = self.lasting(act, proposal.ban_lasts);
         self.look_at(proposal, &act)?;
-        Ok(act)
+        let shortens = self.shortened_by(&act);
+        Ok(CheckedAct { act, shortens })
+    }
+
+    /// That a ban replaces one that would have lasted longer; `None` if it does not.
+    fn shortened_by(&self, act: &Act) -> Option<String> {
+        let Act::Ban {
+            resource,
+            domain,
+            until,
+        } = act
+        else {
+            return None;
+        };
+        let before = { self.limits.book.bans() }.get(resource.as_deref(), domain)?;
+        let (version, end) = (before.version, until_text(before.until));
+        (*until < before.until)
+            .then(|| format!(" (sooner than that of version {version}, {end}, which it replaces)"))
     }
 }
 
