@@ -51,6 +51,8 @@ pub struct PairView {
     pub counts: Vec<Count>,
     /// The state of its bucket, if it has one.
     pub bucket: Option<BucketView>,
+    /// Whether the hard limit, a window, a quota, a bucket or any of the tiers counts a copy.
+    pub counts_any: bool,
     /// Copies that would be granted at once.
     pub remaining: u64,
     /// Its denial, if one is in force.
@@ -348,6 +350,7 @@ impl Engine {
         let (tier_limit, tier_hits) = tier_counts(class, state, tier, as_of);
         let counts = Count::of(class, state, as_of);
         let hard = (class.hard.is_some()).then(|| counts.first().map_or(0, |count| count.counted));
+        let bucket = BucketView::of(class, state, as_of);
         let room = request::room(class, state, as_of, u64::MAX).copies;
         Some(PairView {
             time,
@@ -360,8 +363,14 @@ impl Engine {
             hard: class
                 .hard
                 .filter(|_| domain != EVERYBODY || rule.global().is_some()),
+            counts_any: counts.iter().any(|count| 0 < count.counted)
+                || state
+                    .tiers
+                    .iter()
+                    .any(|tier| tier.window.newest().is_some())
+                || bucket.as_ref().is_some_and(|bucket| as_of < bucket.full),
             counts,
-            bucket: BucketView::of(class, state, as_of),
+            bucket,
             remaining: tiers::room_for(class, state, as_of, room),
             denial: self.denials.get(identity, self.now()).cloned(),
         })

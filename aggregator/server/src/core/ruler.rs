@@ -311,6 +311,12 @@ impl Ruler {
         self.engine.holds_meant(act)
     }
 
+    /// Whether any limit of a pair counts a hit at log time.
+    pub fn counts_any(&self, resource: &str, domain: &str) -> bool {
+        let view = self.engine.pair_now(resource, domain);
+        view.is_some_and(|view| view.counts_any)
+    }
+
     /// The state of a pair at log time.
     pub fn pair(&self, resource: &str, domain: &str) -> Option<PairState> {
         let view = self.engine.pair_now(resource, domain)?;

@@ -121,7 +121,7 @@ impl Views<'_> {
                 check_used(resource)?;
                 self.is_rate(resource)?;
                 check("domain", domain)?;
-                self.is_known(resource, domain)
+                self.has_counted(act, resource, domain)
             }
             Act::Pardon { resource, domain } => {
                 check_used(resource)?;
@@ -347,21 +347,24 @@ impl Views<'_> {
         partition.is_ready().then_some(partition)
     }
 
-    fn is_known(&self, resource: &str, domain: &str) -> Result<(), AmendmentRefused> {
+    /// Whether there is a state to reset, or a hit to refund.
+    fn has_counted(&self, act: &Act, resource: &str, domain: &str) -> Result<(), AmendmentRefused> {
         let index = partition_of_pair(resource, domain, self.settings.partitions);
-        match self.ruled(index) {
-            Some(partition) if partition.ruler.pair(resource, domain).is_none() => {
-                Err(AmendmentRefused::Nothing {
-                    what: format!(
-                        "{} {}: the aggregator has no state of this pair",
-                        escaped(resource),
-                        escaped(domain)
-                    ),
-                })
-            }
+        let Some(Partition { ruler, .. }) = self.ruled(index) else {
             // Another aggregator rules the pair. If there is nothing to change there, the act has no effect.
-            _ => Ok(()),
-        }
+            return Ok(());
+        };
+        let is_refund = matches!(act, Act::Refund { .. });
+        let why = match ruler.pair(resource, domain) {
+            None => "the aggregator has no state of this pair",
+            Some(_) if is_refund && !ruler.counts_any(resource, domain) => {
+                "no limit counts a hit of this pair"
+            }
+            Some(_) => return Ok(()),
+        };
+        Err(AmendmentRefused::Nothing {
+            what: format!("{} {}: {why}", escaped(resource), escaped(domain)),
+        })
     }
 
     fn can_pardon(&self, resource: &str, domain: &str) -> Result<(), AmendmentRefused> {
