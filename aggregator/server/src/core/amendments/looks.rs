@@ -60,6 +60,13 @@ impl Views<'_> {
             });
         }
         check("who", &proposal.who)?;
+        if self.limits.book.latest().is_none() {
+            // It would be void in the log.
+            return Err(AmendmentRefused::Nothing {
+                what: "no limits are in force, expected a limits document first (`limits push`, or the file of `serve`)"
+                    .to_owned(),
+            });
+        }
         self.look_at_act(act)
     }
 
