@@ -30,4 +30,7 @@ pub struct BanView {
     pub remaining_us: Option<u64>,
     /// The version of the limits that the ban is: `tollgate audit` prints the act, with its author and the reason.
     pub version: u64,
+    /// Whether it reaches no caller: its resource limits addresses by wider networks than it bans.
+    #[serde(default)]
+    pub reaches_nobody: bool,
 }

@@ -6,7 +6,8 @@
 //! 2h 5m  api.search        mallory             21
 //! ```
 //!
-//! Asks an aggregator; any one has all bans of the fleet. Knows nothing of who is denied.
+//! Asks an aggregator; any one has all bans of the fleet. A ban of a part of the networks by which its resource limits
+//! addresses is marked `(reaches nobody)`. Knows nothing of who is denied.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -85,7 +86,10 @@ fn row(ban: &Value) -> Result<[String; 4], Failure> {
     Ok([
         ban.remaining_us.map_or_else(|| "never".to_owned(), span),
         resource.to_owned(),
-        ban.domain.into(),
+        match ban.reaches_nobody {
+            true => format!("{} (reaches nobody)", ban.domain),
+            false => ban.domain.into(),
+        },
         ban.version.to_string(),
     ])
 }

@@ -5,6 +5,8 @@
 
 use tollgate_api::bans::BanView;
 use tollgate_limits::versions::{BanFilter, Bans, ListedBan};
+use tollgate_limits::{Limits, RateResource};
+use tollgate_shared::networks::network_of_domain;
 use tollgate_shared::time::Timestamp;
 
 /// So many bans are looked at for one part of the list, which takes about 0.2 ms.
@@ -18,7 +20,12 @@ pub struct BanCursor(pub Option<String>, pub String);
 pub type BansPage = tollgate_api::bans::BansView<BanView, BanCursor>;
 
 /// At most `limit` bans.
-pub(super) fn page(bans: &Bans, filter: &BanFilter, limit: usize, log_now: Timestamp) -> BansPage {
+pub(super) fn page(
+    bans: &Bans,
+    filter: &BanFilter,
+    limit: usize,
+    (limits, log_now): (Option<&Limits>, Timestamp),
+) -> BansPage {
     let mut page = BansPage {
         schema: "tollgate.bans/1".into(),
         bans: Vec::new(),
@@ -33,13 +40,14 @@ pub(super) fn page(bans: &Bans, filter: &BanFilter, limit: usize, log_now: Times
             listed.domain.clone(),
         ));
         if listed.is_asked_for {
-            page.bans.push(view(listed, log_now));
+            page.bans.push(view(listed, limits, log_now));
         }
     }
     BansPage { next: None, ..page }
 }
 
-fn view(listed: ListedBan<'_>, log_now: Timestamp) -> BanView {
+fn view(listed: ListedBan<'_>, limits: Option<&Limits>, log_now: Timestamp) -> BanView {
+    let reaches_nobody = is_part_of_domain(&listed, limits);
     let until = Some(listed.ban.until).filter(|until| *until < Timestamp::MAX);
     BanView {
         resource: listed.resource.map(Box::from),
@@ -47,5 +55,18 @@ fn view(listed: ListedBan<'_>, log_now: Timestamp) -> BanView {
         end_us: until.map(Timestamp::as_micros),
         remaining_us: until.map(|until| until.since(log_now).as_micros()),
         version: listed.ban.version,
+        reaches_nobody,
     }
+}
+
+/// Whether a ban on one resource is of addresses that the limits in force make a part of one domain. A ban on every
+/// resource may reach callers of others.
+fn is_part_of_domain(listed: &ListedBan<'_>, limits: Option<&Limits>) -> bool {
+    let rate = listed.resource.zip(limits);
+    let rate = rate.and_then(|(resource, limits)| limits.rate(resource));
+    let addresses = rate.and_then(RateResource::addresses);
+    let both = addresses.zip(network_of_domain(&listed.domain));
+    both.is_some_and(|(addresses, of)| {
+        addresses.network_of(of.addr()).prefix_len() < of.prefix_len()
+    })
 }

@@ -225,7 +225,9 @@ impl Views<'_> {
     fn bans_view(&self, filter: &BanFilter, limit: usize) -> Option<BansPage> {
         let all = self.limits.caught_up.then(|| self.limits.book.bans());
         let log_now = log_time_of(self.partitions, self.wall);
-        all.map(|all| bans::page(all, filter, limit, log_now))
+        let latest = self.limits.book.latest();
+        let limits = latest.map(|version| &*version.limits);
+        all.map(|all| bans::page(all, filter, limit, (limits, log_now)))
     }
 
     /// The denials of a resource that have not ended, by partition and scope: all of them, or those of one domain

@@ -284,6 +284,7 @@ fn bans_are_as_described() {
         end_us: Some(1),
         remaining_us: None,
         version: 7,
+        reaches_nobody: false,
     };
     check("Ban", &ban);
     check(
