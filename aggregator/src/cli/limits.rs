@@ -169,7 +169,7 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
             resource,
             file: Some(file),
             act,
-        }) => return limits_candidates::promote_in(global, file, resource, act.dry_run),
+        }) => return super::limits_promote::promote_in(global, file, resource, act.dry_run),
         Some(verb) => {
             if let Some(exit) = asked_of_aggregator(global, verb, &args.kafka)? {
                 return Ok(exit);

@@ -1,4 +1,4 @@
-//! `limits compare` and `limits promote`: what a candidate would have done, and putting it in force.
+//! `limits compare`, and the text of `limits promote`: what a candidate would have done, and putting it in force.
 //!
 //! ```text
 //! RESOURCE    LET THROUGH  BEYOND  REFUSED CALLS  CANDIDATE REFUSES  NEWLY  NO LONGER  DENIALS  SINCE
@@ -10,8 +10,6 @@
 //! were not ruled by a candidate, and the output states that.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
-use std::path::Path;
 use std::str::FromStr as _;
 
 use clap::Args;
@@ -23,10 +21,10 @@ use toml_edit::{DocumentMut, Item, TableLike};
 
 use tollgate_limits::Limits;
 
+use super::Global;
 use super::document_edit::{comments_above, precede, remove, with_line_ends_of};
 use super::operator::{Spoken, ended, get, limits_in_force};
 use super::output::{Format, Output};
-use super::{Global, input_name, read_input};
 use crate::exit::{Exit, Failure};
 use tollgate_shared::escape::escaped;
 
@@ -237,42 +235,6 @@ pub(super) fn instant(us: u64) -> String {
         Some(Ok(at)) => format!("{at:.3}"),
         _ => us.to_string(),
     }
-}
-
-/// Promotes a candidate in a limits file.
-///
-/// # Errors
-///
-/// If the file cannot be read or written, or has no such candidate (65).
-pub fn promote_in(
-    global: &Global,
-    file: &Path,
-    resource: &str,
-    dry_run: bool,
-) -> Result<Exit, Failure> {
-    let text = read_input(file)?;
-    let name = input_name(file);
-    let text = promoted(&text, resource).map_err(|failure| match failure {
-        Failure::Data(why) => Failure::Data(format!("{name}: {why}")),
-        other => other,
-    })?;
-    if dry_run || name == "(stdin)" {
-        let mut output = global.open_output()?;
-        output.document(&text)?;
-        output.finish()?;
-        return Ok(Exit::Done);
-    }
-    let mut output = Output::open(Some(file), super::output::Color::Never)?;
-    output.document(&text)?;
-    output.finish()?;
-    // The file is replaced by now, whether somebody can read this or not.
-    let _ = writeln!(
-        std::io::stdout(),
-        "{}: the candidate of {} has replaced its limits",
-        escaped(&name),
-        escaped(resource)
-    );
-    Ok(Exit::Done)
 }
 
 /// The document with a resource's limits replaced by its candidate.

@@ -58,6 +58,7 @@ pub(super) fn show(global: &Global, version: &Version, rows: bool) -> Result<Exi
             }
         }
         (false, beside) if global.format == Format::Json => output.json(&serde_json::json!({
+            "schema": "tollgate.limits_version/1",
             "version": version.number,
             "digest": hex(&version.digest),
             "text": &*version.text,
@@ -79,6 +80,7 @@ pub(super) fn show(global: &Global, version: &Version, rows: bool) -> Result<Exi
 
 fn json_of_row(row: &OverrideRow<'_>) -> serde_json::Value {
     serde_json::json!({
+        "schema": "tollgate.limits_row/1",
         "resource": row.resource,
         "domain": row.domain,
         "rate": row.own.rate,

@@ -43,6 +43,7 @@ mod limits_effects;
 mod limits_history;
 mod limits_import;
 #[cfg(feature = "kafka")]
+mod limits_promote;
 mod limits_rows;
 mod limits_show;
 #[cfg(feature = "kafka")]
