@@ -97,7 +97,9 @@ pub fn instant(text: &str) -> Result<Span, &'static str> {
 ///
 /// What was expected.
 pub fn date(text: &str) -> Result<Timestamp, &'static str> {
-    let at: Option<jiff::Timestamp> = text.parse().ok();
+    // The name of a zone behind the offset would be ignored, although it may contradict it.
+    let text = Some(text).filter(|text| !text.contains('['));
+    let at: Option<jiff::Timestamp> = text.and_then(|text| text.parse().ok());
     let micros = at.and_then(|at| u64::try_from(at.as_microsecond()).ok());
     micros.map(Timestamp::from_micros).ok_or(
         "expected an instant as in 2026-11-30T12:00:00Z, from 1970-01-01T00:00:00Z to 9999-12-30T22:00:00Z",
@@ -181,6 +183,7 @@ mod tests {
             "10000-01-01T00:00:00Z",
             "99999-01-01T00:00:00Z",
             "2026-11-30",
+            "2026-11-30T12:00:00+05:00[Europe/Berlin]",
         ] {
             let expected = micros(wrong).expect_err(wrong);
             assert!(expected.contains("to 9999-12-30T22:00:00Z"), "{expected}");
