@@ -45,7 +45,7 @@ pub struct DenialsArgs {
     #[arg(long, value_parser = super::operator::domain)]
     domain: Option<String>,
     /// Only this cause: hard, global, banned, "tier 1", …
-    #[arg(long)]
+    #[arg(long, value_parser = cause)]
     cause: Option<String>,
     /// How many denials to list at most [default: 1000; all of them with --watch into a pipe or file]
     #[arg(long, value_name = "N")]
@@ -112,6 +112,28 @@ pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
         remark_unlimited(&args.spoken.url, args.resource.as_ref());
     }
     Ok(ended(&answer.partitions_missing))
+}
+
+/// A denial's cause, as lists write it.
+fn cause(text: &str) -> Result<String, &'static str> {
+    const WORDS: [&str; 7] = [
+        "hard",
+        "global",
+        "inaccessible",
+        "unconfigured",
+        "full",
+        "banned",
+        "bucket",
+    ];
+    let numbered = { ["tier ", "window:", "quota:"].iter() }
+        .filter_map(|kind| text.strip_prefix(kind)?.parse::<u8>().ok());
+    match WORDS.contains(&text) || 0 < numbered.count() {
+        true => Ok(text.to_owned()),
+        false => Err(
+            "expected hard, global, inaccessible, unconfigured, full, banned, bucket, \"tier 1\", window:0 or quota:0 \
+             (with its number)",
+        ),
+    }
 }
 
 fn remark_omitted(omitted: usize) {
