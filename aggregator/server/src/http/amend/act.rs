@@ -78,7 +78,11 @@ impl ActReader<'_> {
             (None, None) => Ok(Timestamp::MAX),
             (Some(until_us), None) => Ok(Timestamp::from_micros(until_us)),
             (None, Some(0)) => Err("ban: for_us = 0: expected at least 1".to_owned()),
-            (None, Some(for_us)) => Ok(wall().saturating_add(Span::from_micros(for_us))),
+            // Not without an end, however long it lasts.
+            (None, Some(for_us)) => {
+                let end = wall().saturating_add(Span::from_micros(for_us));
+                Ok(end.min(Timestamp::from_micros(u64::MAX - 1)))
+            }
             (Some(_), Some(_)) => Err("ban: expected until_us or for_us, not both".to_owned()),
         }
     }
