@@ -5,7 +5,9 @@
 use serde::Serialize;
 use similar::TextDiff;
 use tollgate_limits::versions::Version;
-use tollgate_limits::{Forgotten, forgotten};
+use tollgate_limits::versions::switches::ALL;
+use tollgate_limits::{Forgotten, Limits, Namespaces, forgotten};
+use tollgate_shared::escape::escaped;
 
 use super::Global;
 use super::limits_effects::lines_of;
@@ -20,7 +22,7 @@ struct DiffView {
     /// The versions that are compared.
     from: u64,
     to: u64,
-    /// Whether their documents differ, or the rows beside them.
+    /// Whether their documents differ, or the switches over them, or the rows beside them.
     differs: bool,
     /// The difference, as `diff -u` writes it.
     diff: String,
@@ -30,11 +32,48 @@ struct DiffView {
     forgets_omitted: u64,
 }
 
-/// A version's document, and the rows beside it.
+/// A version's document, what switches of namespaces override in it, and the rows beside it.
 fn whole_text(version: &Version) -> String {
     let mut text = version.text.to_string();
+    if let Ok(document) = Limits::parse_logged(&text) {
+        let switches = switches_text(document.namespaces(), version.limits.namespaces());
+        if !switches.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text += &switches;
+    }
     if 0 < version.limits.rows_len() {
         text += &rows_text(&version.limits);
+    }
+    text
+}
+
+/// The settings of namespaces that switches override, one line each.
+fn switches_text(document: &Namespaces, in_force: &Namespaces) -> String {
+    let named = in_force.named.iter().map(|(name, namespace)| {
+        let before = document.named.get(name).unwrap_or(&document.default);
+        (&**name, before, namespace)
+    });
+    let all = std::iter::once((ALL, &document.default, &in_force.default)).chain(named);
+    let mut text = String::new();
+    for (name, before, namespace) in all {
+        let name = escaped(name);
+        for (switch, before, is) in [
+            (
+                "ignore_configured",
+                before.ignore_configured,
+                namespace.ignore_configured,
+            ),
+            (
+                "allow_unconfigured",
+                before.allow_unconfigured,
+                namespace.allow_unconfigured,
+            ),
+        ] {
+            if is != before {
+                text += &format!("# switch of namespace {name}: {switch} = {is}\n");
+            }
+        }
     }
     text
 }
@@ -93,8 +132,10 @@ pub(super) fn diff(
 #[cfg(test)]
 mod tests {
     use tollgate_limits::versions::LimitsBook;
+    use tollgate_limits::versions::switches::Switches;
     use tollgate_server::core::limits_push::Pushed;
     use tollgate_shared::time::Timestamp;
+    use tollgate_shared::wire::amendment::Act;
 
     use super::*;
 
@@ -131,5 +172,23 @@ mod tests {
         assert!(!view["forgets"].as_array().expect("a list").is_empty());
         let same = DiffView::of(&version(1, BUCKET), &version(1, BUCKET));
         assert!(!same.differs && same.diff.is_empty() && same.forgets.is_empty());
+    }
+
+    #[test]
+    fn versions_that_differ_in_a_switch_differ() {
+        let before = version(1, BUCKET);
+        let mut switches = Switches::default();
+        switches.turn(&Act::Switch {
+            namespace: "api".into(),
+            ignore_configured: Some(true),
+            allow_unconfigured: None,
+        });
+        let after = Version {
+            limits: switches.over(&before.limits),
+            ..before.clone()
+        };
+        let view = DiffView::of(&before, &after);
+        let line = "+# switch of namespace api: ignore_configured = true";
+        assert!(view.differs && view.diff.contains(line), "{}", view.diff);
     }
 }
