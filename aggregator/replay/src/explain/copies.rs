@@ -30,7 +30,7 @@ use super::answer::{reason_of, version_view};
 use super::follow::FollowUntil;
 use super::history::{LATE, denial_of, key};
 use super::open::{BANNED_NETWORK, IGNORED};
-use super::refused::{self, RefusedByAgent, RefusedCalls};
+use super::refused::{self, ReadBatches, RefusedByAgent, RefusedCalls};
 use super::sentences::refused as refused_sentence;
 use super::view::{DenialView, Explanation, HolderView, ScopeDenialView, StatementView};
 use super::{AskedPair, Begun, ExplainError, begin, older, partition_of_everybody, recorded_at};
@@ -103,6 +103,7 @@ struct CopiesReading<'a> {
     cause: Option<String>,
     /// The calls that agents refused under the code of the denials that the question is about.
     refused: RefusedByAgent,
+    batches: ReadBatches,
 }
 
 /// Explains what denied copies of a resource, or that nothing did.
@@ -182,6 +183,7 @@ impl<'a> CopiesReading<'a> {
             now,
             cause: None,
             refused: RefusedByAgent::default(),
+            batches: ReadBatches::default(),
         })
     }
 
@@ -305,10 +307,12 @@ impl<'a> CopiesReading<'a> {
         self.begun.next = delivered.offset + 1;
         self.now = delivered.appended;
         let record = Record::decode(&delivered.bytes);
+        let is_new = |of| self.batches.is_new(of, delivered.appended);
+        let is_new = record.as_ref().is_ok_and(is_new);
         // Hits do not affect copies. Agents report in such a batch which calls they refused.
         if let Ok(Record::Hits(batch)) = &record {
             // An agent knows a denial only after the record that caused it.
-            let Some(first) = found.first() else {
+            let Some(first) = found.first().filter(|_| is_new) else {
                 return Ok(());
             };
             let position = Some(first.stated.statement.position);

@@ -12,7 +12,7 @@ mod entries;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tollgate_engine::engine::{TOO_OLD, instant};
+use tollgate_engine::engine::{Fate, TOO_OLD, instant};
 use tollgate_engine::stream::Pair;
 use tollgate_limits::{Limits, RateClass};
 use tollgate_shared::time::Timestamp;
@@ -292,7 +292,9 @@ impl PairFollow {
         if let Ok(record) = Record::decode(&bytes) {
             self.replay.feed(delivered, &record)?;
         }
-        for refused in refused {
+        // What came again was noted when it came first.
+        let is_applied = self.replay.rulings().fates.contains(&Fate::Applied);
+        for refused in refused.into_iter().filter(|_| is_applied) {
             let refused = Refused {
                 first: self.corrected(refused.first, delivered.appended),
                 last: self.corrected(refused.last, delivered.appended),

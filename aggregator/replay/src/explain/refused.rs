@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use tollgate_engine::engine::Clocks;
 use tollgate_log::Stream;
 use tollgate_shared::log_position::LogPosition;
 use tollgate_shared::time::Timestamp;
@@ -61,6 +62,27 @@ impl RefusedCalls {
         self.copies = self.copies.saturating_add(more.copies);
         self.first = self.first.min(more.first);
         self.last = self.last.max(more.last);
+    }
+}
+
+/// The batches of a partition that were read: an agent sends one again if it does not know whether the log has it.
+#[derive(Debug, Default)]
+pub(super) struct ReadBatches(Clocks);
+
+impl ReadBatches {
+    /// Notes a record. Returns whether it is new; `false` for a batch that came before.
+    pub fn is_new(&mut self, record: &Record<'_>, appended: Timestamp) -> bool {
+        let sender = match record {
+            Record::Hits(batch) => &batch.sender,
+            Record::Holds(batch) => &batch.sender,
+            Record::Heartbeat(heartbeat) => &heartbeat.sender,
+            Record::Tick(_) => {
+                self.0.tick(appended);
+                return true;
+            }
+            _ => return true,
+        };
+        self.0.record(sender, appended).is_some()
     }
 }
 
@@ -154,6 +176,7 @@ pub(super) fn under_global(
             .get(&partition)
             .map_or(begins, |from| begins.max(*from));
         let mut cursor = source.open(Stream::Hits, partition, from)?;
+        let mut batches = ReadBatches::default();
         'reading: loop {
             let records = match cursor.read()? {
                 ReadStep::Records(records) => records,
@@ -164,9 +187,16 @@ pub(super) fn under_global(
                 if until.saturating_add(LATE) < record.appended {
                     break 'reading;
                 }
-                let Ok(Record::Hits(batch)) = Record::decode(&record.bytes) else {
+                let Ok(decoded) = Record::decode(&record.bytes) else {
                     continue;
                 };
+                let is_new = batches.is_new(&decoded, record.appended);
+                let Record::Hits(batch) = decoded else {
+                    continue;
+                };
+                if !is_new {
+                    continue;
+                }
                 let of_statement = batch.refused().filter(|refused| {
                     refused.cause == Cause::Global
                         && refused.position == Some(statement.position)

@@ -17,10 +17,11 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::{Act, Amendment};
 use tollgate_shared::wire::denial::Announced;
-use tollgate_shared::wire::hits::{Hit, HitKind, Sender, write_hits};
+use tollgate_shared::wire::hits::{Hit, HitKind, Refused, Sender, write_hits};
 use tollgate_shared::wire::holds::{HoldAction, HoldOp, write_holds};
 use tollgate_shared::wire::limits_document::LimitsDocument;
-use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
+use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick, Total};
+use tollgate_shared::wire::statement::Cause;
 
 /// The identity of a log, unless it is stated otherwise.
 const LOG: LogId = LogId {
@@ -167,6 +168,57 @@ impl MemoryLog {
         self.apply(ms, writer.as_slice().to_vec())
     }
 
+    /// Calls of one hit each that an agent refused under a code.
+    pub fn refused(
+        &mut self,
+        ms: u64,
+        agent: &str,
+        (resource, domain): (&str, &str),
+        (calls, cause, code): (u64, Cause, Code),
+    ) {
+        self.sequence += 1;
+        let refused = Refused {
+            resource: 0,
+            domain,
+            calls,
+            copies: calls,
+            first: at(ms),
+            last: at(ms),
+            cause,
+            position: Some(code.position),
+        };
+        let mut writer = Writer::new();
+        let sender = sender(agent, ms, self.sequence);
+        let none = [].into_iter();
+        write_hits(
+            &mut writer,
+            &sender,
+            &[resource],
+            none,
+            [refused].into_iter(),
+        );
+        self.apply(ms, writer.as_slice().to_vec());
+    }
+
+    /// The latest record comes again, as a batch whose acknowledgement was lost.
+    pub fn again(&mut self, ms: u64) {
+        let again = self.hits.last().expect("a record").bytes.to_vec();
+        self.apply(ms, again);
+    }
+
+    /// What the latest record counts against a global limit, as its partition's ruler states it.
+    pub fn totals(&mut self, ms: u64, resource: &str, copies: u32) -> Code {
+        let last = self.hits.last().expect("a record");
+        let total = Total {
+            ms: last.appended.as_millis(),
+            copies,
+            unguarded: false,
+        };
+        let pen = RecordPen::new(&MacKey::UNPROTECTED, 0);
+        let totals = pen.totals(resource, (0, last.offset), &[total]);
+        self.apply(ms, totals)
+    }
+
     /// An agent takes copies.
     pub fn hold(&mut self, ms: u64, (resource, domain): (&str, &str), copies: u32) -> Code {
         self.sequence += 1;
@@ -182,8 +234,8 @@ impl MemoryLog {
         self.apply(ms, writer.as_slice().to_vec())
     }
 
-    /// A tick, which log time follows.
-    pub fn tick(&mut self, ms: u64) {
+    /// A tick, which log time follows. Its position is in the code.
+    pub fn tick(&mut self, ms: u64) -> Code {
         self.sequence += 1;
         let tick = Tick {
             log: self.id,
@@ -191,7 +243,7 @@ impl MemoryLog {
             instance: 1,
             number: self.sequence,
         };
-        self.apply(ms, RecordPen::new(&MacKey::UNPROTECTED, 0).tick(&tick));
+        self.apply(ms, RecordPen::new(&MacKey::UNPROTECTED, 0).tick(&tick))
     }
 
     /// A snapshot of the state.
@@ -220,7 +272,7 @@ impl MemoryLog {
     }
 
     /// Appends a record and what is announced for it.
-    fn apply(&mut self, ms: u64, record: Vec<u8>) -> Code {
+    pub fn apply(&mut self, ms: u64, record: Vec<u8>) -> Code {
         let offset = self.hits.len() as u64;
         let mut rulings = Rulings::new();
         let decoded = Record::decode(&record).expect("a record");

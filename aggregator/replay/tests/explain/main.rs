@@ -4,6 +4,7 @@
 mod exported;
 mod log;
 mod recreated;
+mod refused;
 
 use log::{MemoryLog, at};
 use tollgate_shared::time::Timestamp;
