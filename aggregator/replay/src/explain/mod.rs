@@ -158,7 +158,8 @@ fn limited_as(limits: Option<&Limits>, resource: &str, domain: &str) -> String {
     )
 }
 
-/// Explains a question; if nothing denied its domain, the same about the domains in `earlier`, and about everybody.
+/// Explains a question: about its domain, the domains in `earlier`, and everybody. Of an instant, everybody counts only
+/// if nothing denied the domain; without one, what denied last.
 fn explanation_of(
     source: &dyn Source,
     asked: AskedPair,
@@ -172,36 +173,45 @@ fn explanation_of(
         return everybody::explain(source, &asked, keys);
     };
     let mut explanation = of_domain(source, &asked, &domain, keys)?;
-    let mut earlier = earlier.iter();
-    while !explanation.denied
-        && let Some(domain) = earlier.next()
-    {
+    for domain in earlier {
         let asked = AskedPair {
             domain: Some(domain.clone()),
             ..asked.clone()
         };
         let found = of_domain(source, &asked, domain, keys)?;
-        if found.denied {
-            explanation = found;
-        }
+        explanation = later(explanation, found);
     }
-    if explanation.denied || asked.code.is_some() {
+    let is_answered = explanation.denied && asked.until != FollowUntil::End;
+    if is_answered || asked.code.is_some() {
         return Ok(explanation);
     }
-    // The pair was open; perhaps everybody was denied.
     let everybody = AskedPair {
         domain: None,
         ..asked
     };
     match everybody::explain(source, &everybody, keys) {
-        Ok(of_all) if of_all.denied => Ok(of_all),
-        Ok(_) => Ok(explanation),
+        Ok(of_all) => Ok(later(explanation, of_all)),
         Err(ExplainError::NotThere(why)) => {
             let text = format!("whether all domains together were denied is not known: {why}");
             explanation.sentences.push(text);
             Ok(explanation)
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Of two answers, the one whose denial was in force last; the first, if neither has one, or both to the same end.
+fn later(one: Explanation, other: Explanation) -> Explanation {
+    let end = |of: &Explanation| {
+        let denial = of.denial.as_ref()?;
+        let last = of.statements.last();
+        let lifted = last.filter(|last| last.says == "open");
+        let until = last.map_or(denial.until_us, |last| last.until_us);
+        Some(lifted.map_or(until.unwrap_or(u64::MAX), |lifted| lifted.at_us))
+    };
+    match end(&one) < end(&other) {
+        true => other,
+        false => one,
     }
 }
 
