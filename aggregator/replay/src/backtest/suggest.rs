@@ -120,13 +120,8 @@ impl Constraint {
                 let rate = print_rate(whole_rate(*tokens, *period));
                 format!("bucket = {{ rate = \"{rate}\", burst = {limit} }}")
             }
-            Self::Quota(unit, zone) => {
-                let quota = print_quota(limit, *unit);
-                match zone.name() {
-                    "UTC" => format!("quota = [\"{quota}\"]"),
-                    zone => format!("quota = [\"{quota}\"], zone = \"{zone}\""),
-                }
-            }
+            // The zone is a line of its own, which the document has.
+            Self::Quota(unit, _) => format!("quota = [\"{}\"]", print_quota(limit, *unit)),
         }
     }
 
@@ -339,5 +334,43 @@ impl Search {
         self.moved = MovedEstimates::default();
         self.latest = Timestamp::ZERO;
         self.refused = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backtest::tape::{CallKind, PlayOrder, Recorder};
+
+    /// What is suggested for files, so that none of these calls is refused: each has a domain and copies, and all are
+    /// made at once.
+    fn suggested(files: &[&str], calls: &[(&str, u32)]) -> Vec<Suggestion> {
+        let mut pairs = Pairs::default();
+        let mut recorder = Recorder::new(PlayOrder::Stamps);
+        for (domain, copies) in calls {
+            let call = Call {
+                at: Timestamp::from_millis(1_000),
+                pair: pairs.number_of("r", domain),
+                copies: *copies,
+                min: *copies,
+                kind: CallKind::LetThrough,
+            };
+            recorder.push(call).expect("memory");
+        }
+        let parsed = files.iter().map(|text| Limits::parse(text).expect("good"));
+        let parsed: Vec<Limits> = parsed.collect();
+        let limits: Vec<&Limits> = parsed.iter().collect();
+        suggest(&recorder.wind(), &pairs, &limits, ShareE9(0), &|_| {}).expect("memory")
+    }
+
+    #[test]
+    fn a_suggested_quota_is_a_line_of_a_document() {
+        let zone = "[rate.r]\nzone = \"Europe/Berlin\"\n";
+        let stated = format!("{zone}quota = [\"9/day\"]\n");
+        let found = suggested(&[&stated], &[("d", 2)]);
+        let document = format!("{zone}{}\n", found[0].written);
+        let read = Limits::parse(&document).expect("a document");
+        let of_domain = read.class_of("r", "d").expect("limits");
+        assert_eq!(of_domain.quotas[0].limit, 2);
     }
 }
