@@ -359,7 +359,7 @@ fn suggestions(
     let found = suggest(tape, pairs, &tried, share, &|calls| progress.calls(calls));
     let found = found.map_err(temporary)?;
     backtest_remarks::print_unsuggested(recording, limits, &found);
-    Ok(found)
+    Ok(found.found)
 }
 
 fn results(

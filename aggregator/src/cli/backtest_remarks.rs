@@ -4,7 +4,7 @@
 
 use tollgate_limits::{Limits, Mode, RateClass, RateResource};
 use tollgate_replay::backtest::read::{Recording, RowReading};
-use tollgate_replay::backtest::suggest::Suggestion;
+use tollgate_replay::backtest::suggest::Suggestions;
 use tollgate_replay::range::Utc;
 use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Timestamp;
@@ -85,21 +85,33 @@ pub(super) fn print_unzoned<'a>(
     }
 }
 
-/// Reports the limited resources for which there is no suggestion.
+/// Reports the limited resources, and the constraints, for which there is no suggestion.
 pub(super) fn print_unsuggested(
     recording: &Recording,
     documents: &[Document],
-    suggestions: &[Suggestion],
+    suggestions: &Suggestions,
 ) {
     let is_limited = |name: &&str| documents.iter().any(|of| of.limits.rate(name).is_some());
-    let is_suggested = |name: &&str| suggestions.iter().any(|of| of.resource == *name);
+    let Suggestions { found, unanswered } = suggestions;
+    let is_found = |name: &&str| found.iter().any(|of| of.resource == *name);
+    let is_unanswered = |name: &&str| unanswered.iter().any(|(of, _)| of == name);
+    let is_suggested = |name: &&str| is_found(name) || is_unanswered(name);
     let recorded = recording.pairs.resources().filter(is_limited);
     let without = recorded.filter(|name| !is_suggested(name));
     let without: Vec<String> = without.map(|name| escaped(name).to_string()).collect();
     if !without.is_empty() {
         remark!(
-            "no suggestion for {}: no window, bucket, quota, tier or hard limit of a domain is stated, or none suffices; global limits are not searched",
+            "no suggestion for {}: no window, bucket, quota, tier or hard limit of a domain is stated; global limits are not searched",
             without.join(", ")
+        );
+    }
+    if !unanswered.is_empty() {
+        let each = unanswered.iter();
+        let each = each.map(|(resource, stated)| format!("{}: {stated}", escaped(resource)));
+        let each: Vec<String> = each.collect();
+        remark!(
+            "no suggestion where no limit suffices that a document may state: {}",
+            each.join("; ")
         );
     }
 }

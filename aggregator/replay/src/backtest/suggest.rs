@@ -62,6 +62,15 @@ pub struct Suggestion {
     pub share_max: f64,
 }
 
+/// What is suggested.
+#[derive(Debug, Default)]
+pub struct Suggestions {
+    /// By resource and constraint.
+    pub found: Vec<Suggestion>,
+    /// Constraints of which no limit suffices that a document may state: resources, and the stated constraints.
+    pub unanswered: Vec<(String, String)>,
+}
+
 /// A constraint whose least limit is searched.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Constraint {
@@ -75,6 +84,9 @@ enum Constraint {
 
 /// The greatest limit that a document may state.
 const LIMIT_MAX: u64 = u32::MAX as u64;
+
+/// A document's bucket is smaller: burst and debt, in parts of a copy.
+const LEVEL_MAX: u64 = 1 << 62;
 
 impl Constraint {
     /// All constraints of a class, each with its limit.
@@ -108,6 +120,17 @@ impl Constraint {
             }
         }
         class
+    }
+
+    /// The greatest limit that a document may state of it.
+    fn limit_max(&self) -> u64 {
+        let &Self::Bucket(tokens, period) = self else {
+            return LIMIT_MAX;
+        };
+        let copies = (LEVEL_MAX - 1) / period.as_micros().max(1);
+        // The debt is the burst, but a second's inflow at least.
+        let inflow = Bucket::default_debt(tokens, period, 0);
+        LIMIT_MAX.min(copies / 2).min(copies.saturating_sub(inflow))
     }
 
     fn written(&self, limit: u64) -> String {
@@ -145,6 +168,10 @@ impl Constraint {
 struct Search {
     resource: u32,
     constraint: Constraint,
+    /// The limit that a document states.
+    stated: u64,
+    /// The greatest limit that may be stated.
+    limit_max: u64,
     /// The limit to try.
     limit: u64,
     /// The greatest limit known to refuse too much; at first one that was not tried.
@@ -172,7 +199,7 @@ pub fn suggest(
     limits: &[&Limits],
     share: ShareE9,
     progress: &dyn Fn(u64),
-) -> io::Result<Vec<Suggestion>> {
+) -> io::Result<Suggestions> {
     let calls = calls_of(tape, pairs)?;
     let allowed = |resource: u32| {
         let calls = u128::from(calls[resource as usize]);
@@ -184,7 +211,7 @@ pub fn suggest(
         play(tape, pairs, &mut under_way, progress)?;
         let (done, left): (Vec<Search>, Vec<Search>) = under_way
             .into_iter()
-            .filter_map(|search| search.judged(allowed))
+            .map(|search| search.judged(allowed))
             .partition(Search::is_settled);
         under_way = left;
         settled.extend(done);
@@ -193,12 +220,18 @@ pub fn suggest(
         }
     }
     settled.sort_by(|a, b| (a.resource, &a.constraint).cmp(&(b.resource, &b.constraint)));
-    let suggestion = |search: &Search| {
-        let (limit, refused) = search.suffices?;
-        let resource = pairs.resources().nth(search.resource as usize)?;
+    let mut suggestions = Suggestions::default();
+    for search in &settled {
+        let resource = pairs.resources().nth(search.resource as usize);
+        let resource = resource.unwrap_or_default().to_owned();
+        let Some((limit, refused)) = search.suffices else {
+            let stated = search.constraint.written(search.stated);
+            suggestions.unanswered.push((resource, stated));
+            continue;
+        };
         let calls = calls[search.resource as usize];
-        Some(Suggestion {
-            resource: resource.to_owned(),
+        suggestions.found.push(Suggestion {
+            resource,
             constraint: search.constraint.name(),
             window_us: search.constraint.window_us(),
             written: search.constraint.written(limit),
@@ -207,9 +240,9 @@ pub fn suggest(
             calls,
             refused_share: refused as f64 / calls.max(1) as f64,
             share_max: share.0 as f64 / 1e9,
-        })
-    };
-    Ok(settled.iter().filter_map(suggestion).collect())
+        });
+    }
+    Ok(suggestions)
 }
 
 /// Calls by resource number.
@@ -232,11 +265,14 @@ fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
             let refunds = rate.stated().refunds.unwrap_or(true);
             for (constraint, limit) in Constraint::of(&rate.stated().class()) {
                 if known.insert(constraint.clone()) {
-                    let limit = limit.max(1);
+                    let (stated, limit_max) = (limit, constraint.limit_max());
+                    let limit = limit.clamp(1, limit_max.max(1));
                     let mut search = Search {
                         resource: resource as u32,
                         class: constraint.class(limit, refunds),
                         constraint,
+                        stated,
+                        limit_max,
                         limit,
                         too_low: 0,
                         suffices: None,
@@ -303,29 +339,29 @@ impl Search {
         self.refused += call.calls() - call.granted_calls(answer.hits);
     }
 
-    /// Takes the result of the tried limit, and sets the next limit to try. `None` if no limit suffices.
-    fn judged(mut self, allowed: impl Fn(u32) -> u64) -> Option<Self> {
+    /// Takes the result of the tried limit, and sets the next limit to try.
+    fn judged(mut self, allowed: impl Fn(u32) -> u64) -> Self {
         let limit = self.limit;
         if self.refused <= allowed(self.resource) {
             self.suffices = Some((limit, self.refused));
-        } else if limit == LIMIT_MAX {
-            return None;
         } else {
             self.too_low = limit;
         }
         let next = match self.suffices {
             Some((suffices, _)) => self.too_low + (suffices - self.too_low) / 2,
-            None => limit.saturating_mul(2).min(LIMIT_MAX),
+            None => limit.saturating_mul(2).min(self.limit_max),
         };
         self.limit = next;
         self.class = self.constraint.class(next, self.class.refunds);
-        Some(self)
+        self
     }
 
     fn is_settled(&self) -> bool {
-        // A limit of zero would suffice only if all calls may be refused; one is the least worth stating.
-        self.suffices
-            .is_some_and(|(suffices, _)| suffices - self.too_low <= 1)
+        match self.suffices {
+            // A limit of zero would suffice only if all calls may be refused; one is the least worth stating.
+            Some((suffices, _)) => suffices - self.too_low <= 1,
+            None => self.limit_max <= self.too_low,
+        }
     }
 
     fn clear(&mut self, pairs: usize) {
@@ -344,7 +380,7 @@ mod tests {
 
     /// What is suggested for files, so that none of these calls is refused: each has a domain and copies, and all are
     /// made at once.
-    fn suggested(files: &[&str], calls: &[(&str, u32)]) -> Vec<Suggestion> {
+    fn suggested(files: &[&str], calls: &[(&str, u32)]) -> Suggestions {
         let mut pairs = Pairs::default();
         let mut recorder = Recorder::new(PlayOrder::Stamps);
         for (domain, copies) in calls {
@@ -364,11 +400,28 @@ mod tests {
     }
 
     #[test]
+    fn no_bucket_is_suggested_that_no_document_may_state() {
+        let bucket = "bucket = { rate = \"1/h\", burst = 5 }";
+        let document = |line: &str| Limits::parse(&format!("[rate.r]\n{line}\n"));
+        let stated = format!("[rate.r]\nrate = \"5/m\"\n{bucket}\n");
+        let found = suggested(&[&stated], &[("d", 1_000_000_000)]);
+        for of in &found.found {
+            document(&of.written).expect("a document that states it");
+        }
+        let unanswered = ("r".to_owned(), bucket.to_owned());
+        assert_eq!(found.unanswered, [unanswered]);
+        let of_bucket = Constraint::Bucket(1, Span::from_secs(3_600));
+        let most = of_bucket.limit_max();
+        assert!(document(&of_bucket.written(most)).is_ok());
+        assert!(document(&of_bucket.written(most + 1)).is_err());
+    }
+
+    #[test]
     fn a_suggested_quota_is_a_line_of_a_document() {
         let zone = "[rate.r]\nzone = \"Europe/Berlin\"\n";
         let stated = format!("{zone}quota = [\"9/day\"]\n");
         let found = suggested(&[&stated], &[("d", 2)]);
-        let document = format!("{zone}{}\n", found[0].written);
+        let document = format!("{zone}{}\n", found.found[0].written);
         let read = Limits::parse(&document).expect("a document");
         let of_domain = read.class_of("r", "d").expect("limits");
         assert_eq!(of_domain.quotas[0].limit, 2);
