@@ -354,7 +354,8 @@ fn suggestions(
         return Ok(Vec::new());
     };
     progress.search();
-    let tried: Vec<&Limits> = limits.iter().map(|document| &document.limits).collect();
+    let tried = limits.iter().map(|of| (&*of.name, &of.limits));
+    let tried: Vec<(&str, &Limits)> = tried.collect();
     let (tape, pairs) = (&recording.tape, &recording.pairs);
     let found = suggest(tape, pairs, &tried, share, &|calls| progress.calls(calls));
     let found = found.map_err(temporary)?;

@@ -52,6 +52,9 @@ pub struct Suggestion {
     pub limit: u64,
     /// The constraint as a limits document states it.
     pub written: String,
+    /// The limits file, if another one counts addresses or refunds differently under the same constraint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<String>,
     /// Calls that it refuses.
     pub refused: u64,
     /// The number of calls that those are a part of.
@@ -60,6 +63,16 @@ pub struct Suggestion {
     pub refused_share: f64,
     /// The requested share.
     pub share_max: f64,
+}
+
+impl Suggestion {
+    /// The resource, and the limits file if there is more than one suggestion.
+    pub fn of(&self) -> String {
+        match &self.limits {
+            Some(file) => format!("{} ({file})", self.resource),
+            None => self.resource.clone(),
+        }
+    }
 }
 
 /// What is suggested.
@@ -168,7 +181,9 @@ impl Constraint {
 struct Search {
     resource: u32,
     constraint: Constraint,
-    /// The limit that a document states.
+    /// The number of the first limits file that has it.
+    file: usize,
+    /// The limit that this file states.
     stated: u64,
     /// The greatest limit that may be stated.
     limit_max: u64,
@@ -188,7 +203,7 @@ struct Search {
     refused: u64,
 }
 
-/// The least limits for all constraints that `limits` state of the recording's resources.
+/// The least limits for all constraints that named limits files state of the recording's resources.
 ///
 /// # Errors
 ///
@@ -196,7 +211,7 @@ struct Search {
 pub fn suggest(
     tape: &Tape,
     pairs: &Pairs,
-    limits: &[&Limits],
+    limits: &[(&str, &Limits)],
     share: ShareE9,
     progress: &dyn Fn(u64),
 ) -> io::Result<Suggestions> {
@@ -219,7 +234,10 @@ pub fn suggest(
             search.clear(pairs.all().len());
         }
     }
-    settled.sort_by(|a, b| (a.resource, &a.constraint).cmp(&(b.resource, &b.constraint)));
+    let is_same =
+        |a: &Search, b: &Search| (a.resource, &a.constraint) == (b.resource, &b.constraint);
+    let order = |of: &Search| (of.resource, of.constraint.clone(), of.file);
+    settled.sort_by_key(order);
     let mut suggestions = Suggestions::default();
     for search in &settled {
         let resource = pairs.resources().nth(search.resource as usize);
@@ -230,8 +248,10 @@ pub fn suggest(
             continue;
         };
         let calls = calls[search.resource as usize];
+        let is_one_of_several = 1 < settled.iter().filter(|of| is_same(of, search)).count();
         suggestions.found.push(Suggestion {
             resource,
+            limits: is_one_of_several.then(|| limits[search.file].0.to_owned()),
             constraint: search.constraint.name(),
             window_us: search.constraint.window_us(),
             written: search.constraint.written(limit),
@@ -255,22 +275,25 @@ fn calls_of(tape: &Tape, pairs: &Pairs) -> io::Result<Vec<u64>> {
 }
 
 /// A search for every resource and constraint, beginning at the stated limit.
-fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
+fn searches(pairs: &Pairs, limits: &[(&str, &Limits)]) -> Vec<Search> {
     let mut searches: Vec<Search> = Vec::new();
     for (resource, name) in pairs.resources().enumerate() {
         let mut known = BTreeSet::new();
-        let stated = limits.iter();
-        for (of, rate) in stated.filter_map(|of| Some((of, of.rate(name)?))) {
+        let stated = limits.iter().enumerate();
+        let stated = stated.filter_map(|(file, (_, of))| Some((file, of, of.rate(name)?)));
+        for (file, of, rate) in stated {
             let leads = leads(pairs, of, rate);
             let refunds = rate.stated().refunds.unwrap_or(true);
             for (constraint, limit) in Constraint::of(&rate.stated().class()) {
-                if known.insert(constraint.clone()) {
+                // Whoever shares a state, and whether refunds give back, changes the answer.
+                if known.insert((constraint.clone(), refunds, Arc::clone(&leads))) {
                     let (stated, limit_max) = (limit, constraint.limit_max());
                     let limit = limit.clamp(1, limit_max.max(1));
                     let mut search = Search {
                         resource: resource as u32,
                         class: constraint.class(limit, refunds),
                         constraint,
+                        file,
                         stated,
                         limit_max,
                         limit,
@@ -395,8 +418,25 @@ mod tests {
         }
         let parsed = files.iter().map(|text| Limits::parse(text).expect("good"));
         let parsed: Vec<Limits> = parsed.collect();
-        let limits: Vec<&Limits> = parsed.iter().collect();
+        let limits: Vec<(&str, &Limits)> = ["a.toml", "b.toml"].into_iter().zip(&parsed).collect();
         suggest(&recorder.wind(), &pairs, &limits, ShareE9(0), &|_| {}).expect("memory")
+    }
+
+    #[test]
+    fn files_that_count_addresses_or_refunds_differently_have_limits_of_their_own() {
+        let alone = "[rate.r]\nrate = \"5/m\"\n";
+        let networks = format!("{alone}addresses = {{ v4 = 24, v6 = 64 }}\n");
+        let kept = format!("{alone}refunds = false\n");
+        let calls = [("192.0.2.1", 3), ("192.0.2.2", 3)];
+        let limits_of = |files: &[&str]| {
+            let found = suggested(files, &calls).found.into_iter();
+            found.map(|of| (of.of(), of.limit)).collect::<Vec<_>>()
+        };
+        let (a, b) = ("r (a.toml)".to_owned(), "r (b.toml)".to_owned());
+        let both = limits_of(&[alone, &networks]);
+        assert_eq!(both, [(a.clone(), 3), (b.clone(), 6)]);
+        assert_eq!(limits_of(&[alone, &kept]), [(a, 3), (b, 3)]);
+        assert_eq!(limits_of(&[alone, alone]), [("r".to_owned(), 3)]);
     }
 
     #[test]

@@ -132,7 +132,7 @@ fn push_suggestions(text: &mut String, report: &BacktestReport) {
     let mut table = NumbersTable::new(1, &["least limits", "limit", "refused", "%"]);
     for of in &report.suggestions {
         table.push(vec![
-            of.resource.clone(),
+            of.of(),
             of.written.clone(),
             count(of.refused),
             format!("{:.3}", 100.0 * of.refused_share),

@@ -105,7 +105,7 @@ fn push_suggestions(html: &mut String, report: &BacktestReport) {
     html.push_str("<h2>Least limits</h2>\n<p>Each as the only constraint of every domain.</p>\n");
     let row = |of: &super::suggest::Suggestion| {
         vec![
-            of.resource.clone(),
+            of.of(),
             of.written.clone(),
             count(of.refused),
             format!("{:.3}", 100.0 * of.refused_share),
