@@ -30,7 +30,8 @@ const COLUMNS: usize = 64;
 /// The width of the names in front of a row.
 const NAMES: usize = 30;
 
-/// Up to how many requests are listed one by one; of more only those at which something changed.
+/// Up to how many requests are listed one by one; of more only those at which something changed, and as
+/// many of these.
 const LISTED_MAX: usize = 40;
 
 const GREEN: &str = "\x1b[32m";
@@ -311,7 +312,7 @@ fn rounded(span: Span) -> Span {
 fn push_list(text: &mut String, played: &Played) {
     let all = played.steps.len() <= LISTED_MAX;
     let mut before: Option<&Step> = None;
-    let mut listed = 0;
+    let (mut listed, mut further) = (0, 0);
     for step in &played.steps {
         let changed = before.is_none_or(|before| {
             step.entered.contains(&true)
@@ -320,18 +321,24 @@ fn push_list(text: &mut String, played: &Played) {
         });
         before = Some(step);
         if !all && (!changed || LISTED_MAX <= listed) {
+            further += usize::from(changed);
             continue;
         }
         listed += 1;
         let _ = writeln!(text, "{}", sentence(played, step));
     }
-    if !all {
-        let omitted = played.steps.len() - listed;
-        let _ = writeln!(
+    let unchanged = played.steps.len() - listed - further;
+    let _ = match (all, further) {
+        (true, _) => Ok(()),
+        (false, 0) => writeln!(
             text,
-            "({omitted} requests at which nothing new happened are not listed)"
-        );
-    }
+            "({unchanged} requests at which nothing new happened are not listed)"
+        ),
+        (false, _) => writeln!(
+            text,
+            "({unchanged} unchanged and {further} further changes are not listed)"
+        ),
+    };
 }
 
 fn sentence(played: &Played, step: &Step) -> String {
@@ -405,5 +412,35 @@ mod tests {
             [0, 100_000, 1_000_001, 20_000_000].map(text),
             ["0s", "0.1s", "1.000001s", "20s"]
         );
+    }
+
+    #[test]
+    fn changes_beyond_the_list_are_counted_apart() {
+        // Each of a hundred requests opens or closes the domain; at a hundred more nothing changes.
+        let step = |number: u64| Step {
+            at: Timestamp::from_micros(number),
+            asked: 1,
+            granted: 1,
+            by_tier: Vec::new(),
+            entered: Vec::new(),
+            used: Vec::new(),
+            limited_by: None,
+            until: match number < 100 && number.is_multiple_of(2) {
+                true => Until::Never,
+                false => Until::Now,
+            },
+        };
+        let played = Played {
+            resource: "r".into(),
+            domain: "d".into(),
+            class: RateClass::default(),
+            steps: (0..200).map(step).collect(),
+            entries: Vec::new(),
+            origin: Timestamp::ZERO,
+            beyond: "refused",
+        };
+        let text = draw(&played, false);
+        let expected = "(100 unchanged and 60 further changes are not listed)";
+        assert!(text.contains(expected), "{text}");
     }
 }
