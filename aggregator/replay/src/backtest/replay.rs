@@ -13,6 +13,7 @@ use std::io;
 use tollgate_engine::engine::Count;
 use tollgate_engine::inline::tier_counts;
 use tollgate_engine::rules::open_again::{open_again, open_again_from};
+use tollgate_engine::rules::request::LimitedBy;
 use tollgate_engine::rules::{Stamps, State, Until, tiers, whole};
 use tollgate_limits::{ClassId, Limits, RateClass, RateResource, Resource};
 use tollgate_shared::time::Timestamp;
@@ -322,11 +323,13 @@ impl<'a> Player<'a> {
             hits: answer.hits,
         };
         outcome.limited_by = answer.limited_by;
-        let steps = match 0 < outcome.refused_calls() {
-            true => {
-                outcome.opens = opens(class, state, (rate.global(), second), now);
-                USE_STEPS as u16
-            }
+        let is_refused = 0 < outcome.refused_calls();
+        if is_refused {
+            outcome.opens = opens(class, state, (rate.global(), second), now);
+        }
+        // A call that the global limit refuses uses up no limit of its domain.
+        let steps = match is_refused && answer.limited_by != Some(LimitedBy::Global) {
+            true => USE_STEPS as u16,
             false => used(class, state, now),
         };
         outcome.used = Some(steps);
@@ -334,7 +337,8 @@ impl<'a> Player<'a> {
             let opens = whole::open_again(limit, second, now);
             outcome.full_since = self.shared.global(slot.resource, now, opens);
         }
-        if rate.addresses().is_some() && steps == USE_STEPS as u16 {
+        let is_full = is_refused || steps == USE_STEPS as u16;
+        if rate.addresses().is_some() && is_full {
             let opens = open_again(class, state, now);
             let full_since = self.shared.network(slot.lead, now, opens);
             outcome.full_since = outcome.full_since.min(full_since);
@@ -477,5 +481,14 @@ mod tests {
         assert_eq!((tally.asked.calls, tally.granted.calls), (1, 1));
         assert_eq!((tally.asked.hits, tally.granted.hits), (8, 8));
         assert_eq!(tally.refused(), 0);
+    }
+
+    #[test]
+    fn a_global_limit_uses_up_no_limit_of_a_domain() {
+        let limits = "[rate.r]\nrate = \"100/s\"\nglobal = \"1/s\"\n";
+        let calls = [(0, 1, CallKind::LetThrough); 2];
+        let (granted, tally) = played(limits, &calls);
+        assert_eq!((granted, tally.refused()), (vec![1, 0], 1));
+        assert_eq!(tally.used_max, steps(1, 100));
     }
 }
