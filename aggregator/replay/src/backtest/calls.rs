@@ -73,8 +73,16 @@ impl<'a> Calls<'a> {
     }
 }
 
+/// More points than this within one flush add no information.
+const POINTS_MAX: u64 = 1_024;
+
+/// More calls of one pair than an agent makes in a tenth of a second, after which it reports them. Without this bound a
+/// short record would be any number of calls on the tape.
+const CALLS_MAX: u64 = 65_536;
+
 /// Passes the calls of a batch to `each`, by its agent's clock, with their resources and domains; pair numbers are not
-/// known. Refused reservations of copies are left out.
+/// known. Refused reservations of copies are left out. Returns how many other calls were left out, since an entry
+/// states more than anybody makes.
 ///
 /// # Errors
 ///
@@ -84,7 +92,8 @@ pub fn calls_of<E>(
     clock: Clock,
     copies: &mut CopiesLeftOut,
     each: &mut dyn FnMut(&str, &str, Call) -> Result<(), E>,
-) -> Result<(), E> {
+) -> Result<u64, E> {
+    let mut left_out = 0;
     for hit in batch.hits().iter() {
         let call = Call {
             at: clock.instant(hit.at),
@@ -102,7 +111,9 @@ pub fn calls_of<E>(
                 },
             },
         };
-        for _ in 0..hit.calls {
+        let calls = u64::from(hit.calls);
+        left_out += calls.saturating_sub(CALLS_MAX);
+        for _ in 0..calls.min(CALLS_MAX) {
             each(batch.resource(hit.resource), hit.domain, call)?;
         }
     }
@@ -110,18 +121,29 @@ pub fn calls_of<E>(
         if copies.leaves_out(batch.resource(refused.resource), &refused) {
             continue;
         }
+        left_out = refused
+            .calls
+            .saturating_sub(spread_calls(&refused))
+            .saturating_add(left_out);
         for call in spread(&refused, clock) {
             each(batch.resource(refused.resource), refused.domain, call)?;
         }
     }
-    Ok(())
+    Ok(left_out)
+}
+
+/// How many of some refused calls are played.
+fn spread_calls(refused: &Refused<'_>) -> u64 {
+    // Calls of one hit share an entry, which has room for so many.
+    let calls_max = match refused.copies <= refused.calls {
+        true => POINTS_MAX * u64::from(u32::MAX),
+        false => CALLS_MAX,
+    };
+    refused.calls.min(calls_max)
 }
 
 /// Refused calls of which only the first and the last instant are known, as calls spread between them.
 fn spread<'a>(refused: &Refused<'a>, clock: Clock) -> impl Iterator<Item = Call> + use<'a> {
-    /// More points than this within one flush add no information.
-    const POINTS_MAX: u64 = 1_024;
-
     let [first, last] = [refused.first, refused.last].map(|stamp| clock.instant(stamp));
     let (calls, lasted) = (refused.calls, last.since(first).as_micros());
     let each = u32::try_from(refused.copies / calls.max(1)).unwrap_or(u32::MAX);
@@ -131,6 +153,7 @@ fn spread<'a>(refused: &Refused<'a>, clock: Clock) -> impl Iterator<Item = Call>
         _ => refused.copies % calls.max(1),
     };
     let each = each.max(1);
+    let calls = spread_calls(refused);
     let points = calls.min(POINTS_MAX);
     let call = move |number: u64, copies, min| {
         let part = u128::from(lasted) * u128::from(number) / u128::from((points - 1).max(1));
@@ -205,5 +228,25 @@ mod tests {
             5_000
         );
         assert_eq!((many[0].0, many[many.len() - 1].0), (1_000, 4_000));
+    }
+
+    #[test]
+    fn a_report_of_more_calls_than_anybody_makes_gives_few_entries() {
+        let refused = Refused {
+            resource: 0,
+            domain: "d",
+            calls: 1 << 40,
+            copies: 1 << 41,
+            first: Timestamp::ZERO,
+            last: Timestamp::ZERO,
+            cause: Cause::Hard,
+            position: None,
+        };
+        let right = Clock {
+            move_us: 0,
+            appended: Timestamp::MAX,
+        };
+        let entries = spread(&refused, right).take(1 << 20).count();
+        assert!(entries < 1 << 20, "{entries}");
     }
 }

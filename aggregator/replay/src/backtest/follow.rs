@@ -77,6 +77,8 @@ pub struct FollowInputs {
     pub batches: u64,
     /// Refused reservations that were left out, since their resources are limited by copies.
     pub copies_refused: u64,
+    /// Calls that were left out, since one entry states more than anybody makes.
+    pub calls_left_out: u64,
     /// Records that retention removed before they could be read.
     pub records_gone: u64,
     /// The stamp of the first call that was played; 0 before the first call.
@@ -247,10 +249,13 @@ impl<'a> Follow<'a> {
         };
         self.inputs.batches += 1;
         let mut copies = std::mem::take(&mut self.copies);
-        calls_of::<LogFault>(&batch, clock, &mut copies, &mut |resource, domain, call| {
+        let each = &mut |resource: &str, domain: &str, call| {
             self.take(resource, domain, call);
-            Ok(())
-        })?;
+            Ok::<(), LogFault>(())
+        };
+        let left_out = calls_of(&batch, clock, &mut copies, each)?;
+        let inputs = &mut self.inputs;
+        inputs.calls_left_out = inputs.calls_left_out.saturating_add(left_out);
         self.inputs.copies_refused = copies.refused();
         self.copies = copies;
         Ok(())
@@ -379,6 +384,10 @@ impl std::fmt::Display for FollowReport<'_> {
             (
                 "refused reservations of copies were left out",
                 inputs.copies_refused,
+            ),
+            (
+                "calls of entries that state too many were left out",
+                inputs.calls_left_out,
             ),
             ("records cannot be read", inputs.skipped),
             (

@@ -56,6 +56,8 @@ pub struct SeenAttempts {
     pub copies_resources: Vec<String>,
     /// Refused reservations of copies that were left out.
     pub copies_refused: u64,
+    /// Calls that were left out, since one entry states more than anybody makes.
+    pub calls_left_out: u64,
     /// Whether refused calls are missing, so that under looser limits more calls would have been granted
     /// and refused than reported.
     pub lower_bound: bool,
@@ -82,6 +84,13 @@ impl std::fmt::Display for SeenAttempts {
         if 0 < self.records_unreadable {
             let unreadable = count(self.records_unreadable);
             write!(f, "; {unreadable} records cannot be read")?;
+        }
+        if 0 < self.calls_left_out {
+            let left_out = count(self.calls_left_out);
+            write!(
+                f,
+                "; {left_out} calls of entries that state too many were left out"
+            )?;
         }
         if self.lower_bound {
             f.write_str(
@@ -349,7 +358,7 @@ impl LogReader<'_> {
 
     fn batch(&mut self, batch: &HitBatch<'_>, clock: Clock) -> io::Result<()> {
         let copies = &mut self.copies;
-        calls_of(batch, clock, copies, &mut |resource, domain, call| {
+        let left_out = calls_of(batch, clock, copies, &mut |resource, domain, call| {
             self.counts.rows += call.calls();
             match call.kind {
                 CallKind::Refused => self.seen.refused_calls += call.calls(),
@@ -364,7 +373,9 @@ impl LogReader<'_> {
             }
             let pair = self.pairs.number_of(resource, domain);
             self.recorder.push(Call { pair, ..call })
-        })
+        })?;
+        self.seen.calls_left_out = self.seen.calls_left_out.saturating_add(left_out);
+        Ok(())
     }
 
     fn seen(&self) -> SeenAttempts {
@@ -378,7 +389,8 @@ impl LogReader<'_> {
             ..self.seen.clone()
         };
         let unheard = 0 < seen.statements && seen.refused_calls == 0;
-        let cut = 0 < missing + seen.records_unreadable + seen.records_gone;
+        let lost = missing + seen.records_unreadable + seen.records_gone;
+        let cut = 0 < lost || 0 < seen.calls_left_out;
         SeenAttempts {
             lower_bound: unheard || cut,
             ..seen
