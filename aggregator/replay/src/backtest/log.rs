@@ -256,7 +256,11 @@ fn each(
                 passed.gone += next - wanted;
                 continue;
             }
-            ReadStep::Gone { .. } => continue,
+            ReadStep::Gone { next, .. } => {
+                // Without any record, all of them are gone.
+                passed.gone = range.from.map_or(next, |_| 0);
+                continue;
+            }
             ReadStep::End => return Ok(passed),
         };
         if let (None, Some(record)) = (first, records.first()) {
@@ -395,5 +399,52 @@ impl LogReader<'_> {
             lower_bound: unheard || cut,
             ..seen
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Cursor;
+
+    /// A log whose records retention has removed, all but the offsets.
+    struct EmptiedSource;
+
+    struct EmptiedCursor(Option<ReadStep>);
+
+    impl Cursor for EmptiedCursor {
+        fn read(&mut self) -> Result<ReadStep, SourceError> {
+            Ok(self.0.take().unwrap_or(ReadStep::End))
+        }
+    }
+
+    impl Source for EmptiedSource {
+        fn name(&self) -> String {
+            "emptied".to_owned()
+        }
+
+        fn partitions(&self) -> u32 {
+            1
+        }
+
+        fn open(
+            &self,
+            _stream: Stream,
+            _partition: u32,
+            from: u64,
+        ) -> Result<Box<dyn Cursor>, SourceError> {
+            let gone = ReadStep::Gone {
+                wanted: from,
+                next: 9,
+            };
+            Ok(Box::new(EmptiedCursor(Some(gone))))
+        }
+    }
+
+    #[test]
+    fn records_of_an_emptied_partition_are_gone() {
+        let all = Range::default();
+        let passed = each((&EmptiedSource, &all), Stream::Hits, 0, &mut |_, _| Ok(()));
+        assert_eq!(passed.expect("read").gone, 9);
     }
 }
