@@ -194,8 +194,12 @@ pub fn export<W: Write + Send>(
     let mut cursor = source
         .open(Stream::Limits, 0, 0)
         .map_err(ReplayError::from)?;
-    while let ReadStep::Records(records) = cursor.read().map_err(ReplayError::from)? {
-        writer.records(Stream::Limits, 0, &records)?;
+    loop {
+        match cursor.read().map_err(ReplayError::from)? {
+            ReadStep::Records(records) => writer.records(Stream::Limits, 0, &records)?,
+            ReadStep::Gone { .. } => {}
+            ReadStep::End => break,
+        }
     }
     let description = Description {
         schema: "tollgate.export/1".to_owned(),

@@ -144,3 +144,61 @@ fn an_export_keeps_no_denials_from_after_its_range() {
     assert!(report.equal, "{report}");
     assert_eq!((report.announced_equal, report.announced_again), (5, 1));
 }
+
+/// A log whose limits begin with a gap.
+struct GapLog(MemoryLog);
+
+struct GapCursor {
+    gap: Option<ReadStep>,
+    cursor: Box<dyn Cursor>,
+}
+
+impl Cursor for GapCursor {
+    fn read(&mut self) -> Result<ReadStep, SourceError> {
+        match self.gap.take() {
+            Some(gap) => Ok(gap),
+            None => self.cursor.read(),
+        }
+    }
+}
+
+impl Source for GapLog {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn partitions(&self) -> u32 {
+        self.0.partitions()
+    }
+
+    fn open(
+        &self,
+        stream: Stream,
+        partition: u32,
+        from: u64,
+    ) -> Result<Box<dyn Cursor>, SourceError> {
+        let gap = ReadStep::Gone { wanted: 0, next: 0 };
+        Ok(Box::new(GapCursor {
+            gap: (stream == Stream::Limits).then_some(gap),
+            cursor: self.0.open(stream, partition, from)?,
+        }))
+    }
+}
+
+#[test]
+fn an_export_has_the_limits_behind_a_gap() {
+    let mut log = MemoryLog::new(THREE);
+    log.hits(1_000, "alpha", V1, 1);
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let exported = export(
+        &GapLog(log),
+        &task(None),
+        &Progress::default(),
+        file.as_file(),
+    );
+    exported.expect("exported");
+    let source = ExportSource::open(file.path()).expect("an export");
+    let mut limits = source.open(Stream::Limits, 0, 0).expect("a cursor");
+    let read = limits.read().expect("read");
+    assert!(matches!(read, ReadStep::Records(of) if !of.is_empty()));
+}
