@@ -316,7 +316,7 @@ fn write_refused(
     Ok(())
 }
 
-/// Reports which hits filled the window, and the denial in words.
+/// Reports which hits filled the window, granted or excess, and the denial in words.
 fn write_window(
     explanation: &mut Explanation,
     stated: &SourceStatement,
@@ -340,7 +340,7 @@ fn write_window(
             denial.version
         ),
         format!(
-            "{} granted hits of all domains filled it: {}",
+            "{} hits of all domains filled it: {}",
             window.hits,
             agents.join(", ")
         ),

@@ -255,7 +255,7 @@ fn room(follow: &PairFollow, at: Timestamp) -> (&'static str, String) {
         } if 0 < *late => (
             "late",
             format!(
-                "{by} arrived too late to rule: the pair's time was ahead of it, by {} us",
+                "{by} arrived too late to rule: it was in the log {} us after its stamp, and the pair's time was ahead of it",
                 call.appended.since(call.at).as_micros()
             ),
         ),

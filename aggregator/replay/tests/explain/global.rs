@@ -1,5 +1,7 @@
 //! Tests of explanations where a domain's own limits and a global one refuse.
 
+use tollgate_shared::wire::hits::Hit;
+
 use super::log::{MemoryLog, at};
 use super::{THREE, V1, ban};
 
@@ -39,4 +41,26 @@ fn a_denial_that_holds_still_is_named_before_a_later_one() {
     let found = log.explained(V1, None);
     let denial = found.denial.as_ref().expect("a denial");
     assert_eq!(denial.cause, "banned", "{found}");
+}
+
+#[test]
+fn excess_is_not_called_granted() {
+    let found = refused_by_both("beta").explained_everybody(V1.0, 10_500);
+    let text = found.to_string();
+    assert!(text.contains("6 hits of all domains filled it"), "{text}");
+}
+
+#[test]
+fn a_late_call_is_explained_by_its_own_delay() {
+    let tiers = "tiers = [{ limit = 3, window = \"1s\", active = \"20s\" }]";
+    let mut log = MemoryLog::new(&THREE.replace("rate = \"3/s\"", tiers));
+    log.hits(9_000, "alpha", V1, 1);
+    log.hit(9_100, "alpha", V1.0, Hit::one(0, V1.1, at(5_000), 1));
+    let found = log.explained(V1, Some(5_000));
+    assert_eq!(found.reason, "late", "{found}");
+    let text = found.to_string();
+    assert!(
+        text.contains("in the log 4100000 us after its stamp"),
+        "{text}"
+    );
 }
