@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use tollgate_engine::engine::Fate;
+use tollgate_shared::escape::escaped;
 use tollgate_shared::log_position::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::denial::Announced;
@@ -329,7 +330,8 @@ impl<'w, 'a> Auditor<'w, 'a> {
         for correction in &self.replay.rulings().corrections {
             let text = format!(
                 "batches whose timestamps were corrected, because the agent's clock is wrong, or its batches arrived late (first: {}, by {} us)",
-                correction.agent, correction.moved_us
+                escaped(&correction.agent),
+                correction.moved_us
             );
             part.remark("clocks", 1, offset, &text);
         }

@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 
 use tollgate_engine::engine::DIGEST_FORM;
+use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::state_digest::StateDigest;
@@ -88,7 +89,10 @@ impl AuditedDigests {
         }
         let text = format!(
             "{} of group {} came to another state than the replay: digest {:032x}, expected {:032x}; stated at offset {at}",
-            stated.aggregator, stated.group, stated.digest, noted.digest
+            escaped(stated.aggregator),
+            escaped(stated.group),
+            stated.digest,
+            noted.digest
         );
         let place = (part.partition, "hits", stated.offset);
         part.differs(Difference::of_record(

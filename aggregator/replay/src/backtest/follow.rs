@@ -13,6 +13,7 @@ use std::collections::BinaryHeap;
 
 use serde::Serialize;
 use tollgate_limits::Limits;
+use tollgate_shared::escape::escaped;
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::{Span, Timestamp};
 
@@ -426,13 +427,42 @@ impl std::fmt::Display for FollowReport<'_> {
                 write!(
                     f,
                     "\n    {} {}: {} of {} refused",
-                    pair.resource,
-                    pair.domain,
+                    escaped(pair.resource),
+                    escaped(pair.domain),
                     count(pair.refused),
                     count(pair.calls)
                 )?;
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_writes_no_line_of_a_report() {
+        let worst = FollowPair {
+            resource: "api",
+            domain: "two\nlines",
+            calls: 2,
+            refused: 1,
+        };
+        let report = FollowReport {
+            schema: "tollgate.backtest_follow/1",
+            inputs: FollowInputs::default(),
+            unchecked_keys: &[],
+            results: vec![FollowResult {
+                worst: vec![worst],
+                ..FollowResult::default()
+            }],
+        };
+        let text = report.to_string();
+        assert!(
+            text.ends_with("\n    api two\\nlines: 1 of 2 refused"),
+            "{text}"
+        );
     }
 }

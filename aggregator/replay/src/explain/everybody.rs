@@ -327,12 +327,12 @@ fn write_window(
     let window = window_of(hits.collect());
     let agents = window.by_agent.iter().take(5);
     let agents: Vec<_> = agents
-        .map(|of| format!("{} by {}", of.hits, of.agent))
+        .map(|of| format!("{} by {}", of.hits, escaped(&of.agent)))
         .collect();
     explanation.sentences = vec![
         format!(
             "the use of {} by all domains was denied from {} {}: the global limit was reached ({} in {}), by limits version {}",
-            explanation.resource,
+            escaped(&explanation.resource),
             Utc(stated.since),
             UntilUtc(denial.end),
             denial.limit,

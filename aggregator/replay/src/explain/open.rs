@@ -73,7 +73,7 @@ pub(super) fn let_through(explanation: &mut Explanation, follow: &PairFollow, at
     explanation.reason = reason;
     explanation.sentences.push(format!(
         "the call at that instant was let through by {}, {text}",
-        call.agent
+        escaped(&call.agent)
     ));
 }
 

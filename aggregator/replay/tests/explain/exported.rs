@@ -105,7 +105,7 @@ impl Source for LendingLog {
     }
 }
 
-fn task(to: Option<u64>) -> Task {
+pub fn task(to: Option<u64>) -> Task {
     Task {
         range: Range {
             from: None,

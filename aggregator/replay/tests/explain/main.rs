@@ -2,6 +2,7 @@
 //! which hits after they were taken back, which snapshots are of the log, and how much of a log is in memory.
 
 mod exported;
+mod forged;
 mod global;
 mod log;
 mod recreated;
