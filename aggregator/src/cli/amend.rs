@@ -306,10 +306,8 @@ fn switch_named(
             allow_unconfigured: act.allow_unconfigured.or(allow),
             ..act.clone()
         };
-        let expecting = OperatorNote {
-            expect_version: word.expect_version.or(Some(view.version)),
-            ..word.clone()
-        };
+        let mut expecting = word.clone();
+        expecting.expect_version = word.expect_version.or(Some(view.version));
         match switch_on(global, url, &expecting, both) {
             Err(Failure::Log {
                 exit: Exit::Conflict,
