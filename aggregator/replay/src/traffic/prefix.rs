@@ -344,10 +344,9 @@ fn begins_as_whole(line: &[u8]) -> bool {
     let named = named.and_then(|first| Clients::default().named(first)?.parse().ok());
     let is_whole = match named {
         // Public and private addresses, and those of IPv4.
-        Some(IpAddr::V6(address)) => match address.segments()[0] {
-            0 | 0x2000..=0x3fff | 0xfc00..=0xfebf => true,
-            _ => false,
-        },
+        Some(IpAddr::V6(address)) => {
+            matches!(address.segments()[0], 0 | 0x2000..=0x3fff | 0xfc00..=0xfebf)
+        }
         Some(IpAddr::V4(_)) | None => true,
     };
     is_whole && begins_as_row(line)
