@@ -191,6 +191,11 @@ async fn an_audit_names_the_operator_of_a_lift_and_a_pardon() {
 
     world.done("reset api.search globex");
     until("globex is let in", || !is_denied(&world.search, "globex")).await;
+    world.refuses(
+        "refund api.search globex 2",
+        1,
+        "no limit counts a hit of this pair",
+    );
     world.fill("globex", 5).await;
     world.done("refund api.search globex 2");
     until("globex has room for two", || {
@@ -254,7 +259,7 @@ async fn bans_are_listed_and_explained(world: &World) {
     assert_eq!(banned.len(), 4, "{banned:?}");
     world.fill("zzz", 5).await;
     let one = ["denials", "--cause", "tier 1", "--limit", "1", "--url"];
-    let none = ["denials", "--cause", "sliding", "--url"];
+    let none = ["denials", "--cause", "hard", "--url"];
     let url = format!("http://{}", world.served.http);
     for (args, expected) in [(&one[..], "zzz"), (&none[..], "no denials match")] {
         let (code, out, err) = run(world.dir.path(), &[args, &[&url]].concat());
@@ -429,12 +434,24 @@ async fn a_banned_domain_gets_no_copies_and_keeps_what_it_holds() {
 
 #[test]
 fn a_missing_argument_is_reported_before_any_request() {
+    const IN_BRACKETS: &str = "2125-01-02T03:04:05+05:00[Europe/Berlin]";
     let here = Path::new(".");
-    let cases: [&[&str]; 4] = [
+    let cases: [&[&str]; 7] = [
         &["reset", "api.search", "acme"],
         &["reset", "api.search", "acme", "--reason", " "],
         &["ban", "mallory", "--reason", "x"],
         &["refund", "api.search", "acme", "0", "--reason", "x"],
+        &[
+            "ban",
+            "a.b",
+            "acme",
+            "--reason",
+            "x",
+            "--until",
+            IN_BRACKETS,
+        ],
+        &["denials", "--cause", "Hard"],
+        &["denials", "--cause", "tier:1"],
     ];
     for args in cases {
         let (code, _, stderr) = run(here, args);

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use tollgate_log::clock::wall;
 
-use crate::support::{DEADLINE, LIMITS, directory, run, serve};
+use crate::support::{DEADLINE, LIMITS, directory, run, serve, serve_of};
 
 /// Posts an amendment; returns status and body.
 fn amend(address: SocketAddr, body: &str) -> (u16, String) {
@@ -161,4 +161,24 @@ fn an_act_without_a_reason_or_author_is_refused_by_the_option() {
             assert!(stderr.contains(says), "{act:?}: no {says} in {stderr}");
         }
     }
+}
+
+/// It would be void in the log, and be answered as if the aggregator were away.
+#[test]
+fn an_act_before_the_first_limits_is_refused() {
+    let dir = directory(LIMITS);
+    let served = serve_of(dir.path(), &["--partitions", "4"]);
+    let url = format!("http://{}", served.http);
+    let is_read = |view: &serde_json::Value| view["bans"].is_array();
+    served.await_json("/v1/bans", is_read);
+    for act in ["ban --everywhere mallory", "namespaces kill api"] {
+        for more in [&["--dry-run"][..], &[]] {
+            let words = act.split(' ').collect::<Vec<_>>();
+            let args = [&words, &["--reason", "a test", "--url", &url][..], more].concat();
+            let (code, out, err) = run(dir.path(), &args);
+            assert_eq!(code, 1, "{args:?}: {out}{err}");
+            assert!(err.contains("expected a limits document first"), "{err}");
+        }
+    }
+    assert_eq!(served.metric("tollgate_amendments_total"), 0.0);
 }

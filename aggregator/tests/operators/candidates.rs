@@ -172,7 +172,23 @@ async fn a_promoted_candidate_rules() {
         "{text}"
     );
     assert_eq!(file(), LIMITS);
-    assert_eq!(promote(&[]).0, 0);
+    let (_, shown, _) = promote(&["--dry-run", "--format", "json"]);
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!(
+        (&shown["done"], &shown["text"]),
+        (&false.into(), &text.as_str().into())
+    );
+    assert_eq!(file(), LIMITS);
+    let (code, shown, _) = promote(&["--format", "json"]);
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!(
+        (code, &shown["schema"]),
+        (0, &"tollgate.limits_promoted/1".into())
+    );
+    assert_eq!(
+        (&shown["resource"], &shown["done"]),
+        (&"api.search".into(), &true.into())
+    );
     assert_eq!(file().trim(), text.trim());
     // Only once: afterwards it is not a candidate any more.
     let (code, _, err) = promote(&[]);

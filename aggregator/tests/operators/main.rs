@@ -7,6 +7,7 @@ mod audit;
 mod candidates;
 mod cli;
 mod convert;
+mod convert_faults;
 mod deploy;
 mod domain_key;
 mod endless;

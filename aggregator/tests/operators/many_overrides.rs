@@ -227,6 +227,17 @@ fn document_and_rows_of_a_journal_are_written_to_files() {
     let (code, out, err) = show(&[]);
     assert_eq!((code, out), (0, document), "{err}");
     assert!(err.contains("2 domains have rows of their own"), "{err}");
+    for (more, schema) in [
+        (&[][..], "tollgate.limits_version/1"),
+        (&["--rows"], "tollgate.limits_row/1"),
+    ] {
+        let (_, out, err) = show(&[more, &["--format", "json"]].concat());
+        for line in out.lines() {
+            let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            assert_eq!(line["schema"], schema, "{err}");
+        }
+        assert!(!out.is_empty(), "{err}");
+    }
     let (code, out, err) = show(&["--rows", "1"]);
     let heading = rows.lines().next();
     assert_eq!((code, out.lines().next()), (0, heading), "{err}");

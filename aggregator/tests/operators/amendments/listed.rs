@@ -77,3 +77,60 @@ async fn bans_of_names_addresses_and_networks_are_listed_until_they_end() {
     world.done("unban --everywhere 2001:db8::9");
     assert_eq!(bans(&world, &[]), [all[1].clone(), all[3].clone()]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ban_that_ends_an_earlier_one_sooner_names_it() {
+    let world = World::new().await;
+    world.done("ban api.search mallory --until 2125-01-02T03:04:05Z");
+    let version = world.version();
+    let named = format!("sooner than that of version {version}, until 2125-01-02T03:04:05");
+    world.refuses("ban api.search mallory --for 1h --dry-run", 0, &named);
+    world.refuses("ban api.search mallory --for 1h", 0, &named);
+    let (_, text) = world.operator("ban api.search mallory --for 2h");
+    assert!(!text.contains("sooner"), "{text}");
+    world.done("ban api.search mallory");
+    let named = format!(
+        "sooner than that of version {}, until it is ended",
+        version + 3
+    );
+    world.refuses("ban api.search mallory --for 2h", 0, &named);
+    world.refuses(
+        "ban api.search eve --for 213503982d",
+        65,
+        "after the year 9999",
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ban_that_reaches_no_caller_is_marked_in_the_list() {
+    let mut world = World::new().await;
+    for ban in [
+        "203.0.113.9",
+        "203.0.113.64/26",
+        "203.0.112.0/23",
+        "mallory",
+    ] {
+        world.done(&format!("ban api.export {ban}"));
+    }
+    let marked = |world: &World| {
+        let bans = &world.served.json("/v1/bans")["bans"];
+        let bans = bans.as_array().expect("a list").iter();
+        let without = bans.filter(|ban| ban["reaches_nobody"] == true);
+        without
+            .map(|ban| ban["domain"].as_str().expect("a domain").to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(marked(&world), [""; 0]);
+    let wide = "rate = \"1000/s\"\naddresses = { v4 = 24, v6 = 64 }";
+    let limits = LIMITS.replace("rate = \"1000/s\"", wide);
+    std::fs::write(world.dir.path().join("limits.toml"), limits).expect("written");
+    world.served.signal("HUP");
+    let expected = ["203.0.113.64/26", "203.0.113.9"];
+    until("the limits are in force", || marked(&world) == expected).await;
+    let url = format!("http://{}", world.served.http);
+    let (code, out, _) = run(world.dir.path(), &["bans", "--url", &url]);
+    assert_eq!(code, 0);
+    assert_eq!(out.matches("(reaches nobody)").count(), 2, "{out}");
+    world.served.signal("TERM");
+    world.served.await_end();
+}
