@@ -32,15 +32,7 @@ impl fmt::Display for WarningKind {
                 quoted(before),
                 quoted(after)
             ),
-            Self::NeverBinds {
-                most,
-                limit,
-                window,
-            } => write!(
-                f,
-                "never reached without excess: {limit} in {} lets at most {most} through in it",
-                quoted(window)
-            ),
+            Self::NeverBinds { .. } | Self::NeverFull { .. } => self.write_window(f),
             Self::QuotaNeverBinds { .. } | Self::QuotaAboveLonger { .. } => self.write_quota(f),
             Self::NotANetwork { .. } | Self::WholeNetwork { .. } | Self::NetworkMember { .. } => {
                 self.write_network(f)
@@ -52,14 +44,6 @@ impl fmt::Display for WarningKind {
             Self::HardAboveGlobal { hard, global } => write!(
                 f,
                 "\"{hard}/s\" for one domain is above \"{global}/s\" for all together"
-            ),
-            Self::NeverFull {
-                limit,
-                hard,
-                hits_max,
-            } => write!(
-                f,
-                "{limit} is never reached without excess: hard = \"{hard}/s\" lets at most {hits_max} through in a window"
             ),
             Self::NeverReached { below } => {
                 write!(
@@ -164,6 +148,29 @@ impl WarningKind {
                 f,
                 "has no cooldown, so it adds to what is below it all the time: {sum} in its window; for a burst \
                  expected a cooldown, or `bucket = {{ rate = \"...\", burst = ... }}`"
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_window(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NeverBinds {
+                most,
+                limit,
+                window,
+            } => write!(
+                f,
+                "never reached without excess: {limit} in \"{}\" lets at most {most} through in it",
+                print_span(window)
+            ),
+            Self::NeverFull {
+                limit,
+                hard,
+                hits_max,
+            } => write!(
+                f,
+                "{limit} is never reached without excess: hard = \"{hard}/s\" lets at most {hits_max} through in a window"
             ),
             _ => Ok(()),
         }
