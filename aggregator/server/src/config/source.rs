@@ -99,6 +99,7 @@ pub fn variable(path: &str) -> String {
 
 /// The options given in the environment: `lookup` returns the value of a variable. An empty one counts as unset:
 /// compose files and scripts pass an unset variable on as an empty one, which must not turn off what the file turns on.
+/// Of `[listen.insecure]` it counts: it withdraws the trust that a file gives.
 ///
 /// # Errors
 ///
@@ -109,7 +110,8 @@ pub fn from_environment<E>(
     let mut given = Vec::new();
     for path in OPTIONS.into_iter().filter(|path| *path != PROPERTIES) {
         let origin = variable(path);
-        if let Some(text) = lookup(&origin)?.filter(|text| !text.is_empty()) {
+        let counts = |text: &String| !text.is_empty() || path.starts_with("listen.insecure.");
+        if let Some(text) = lookup(&origin)?.filter(counts) {
             given.push(Given { path, origin, text });
         }
     }

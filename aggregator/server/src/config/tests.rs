@@ -282,8 +282,15 @@ fn a_later_layer_beats_an_earlier_one_and_is_named_by_its_fault() {
 fn an_empty_variable_leaves_an_option_as_it_is() {
     let text = "[security]\ntokens_file = \"t\"\nkey_file = \"k\"\ndomain_key_file = \"d\"\n";
     let env = from_environment(|_| Ok::<_, ()>(Some(String::new())));
-    let config = Config::read("tollgate.toml", text, env.unwrap(), "host-1");
+    let env = env.unwrap();
+    let config = Config::read("tollgate.toml", text, env.clone(), "host-1");
     assert_eq!(config, read(text));
+
+    // But it withdraws trust.
+    let text = "[listen.insecure]\nhttp = \"trusted-network\"\n";
+    assert!(read(text).unwrap().listen.insecure.http);
+    let config = Config::read("tollgate.toml", text, env, "host-1");
+    assert!(!config.unwrap().listen.insecure.http);
 }
 
 #[test]

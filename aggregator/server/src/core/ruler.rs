@@ -311,9 +311,9 @@ impl Ruler {
         self.engine.holds_meant(act)
     }
 
-    /// Whether any limit of a pair counts a hit at log time.
+    /// Whether any limit of a pair counts a hit at the pair's own time, at which a refund takes hits out.
     pub fn counts_any(&self, resource: &str, domain: &str) -> bool {
-        let view = self.engine.pair_now(resource, domain);
+        let view = self.engine.pair(resource, domain);
         view.is_some_and(|view| view.counts_any)
     }
 
