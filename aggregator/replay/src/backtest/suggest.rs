@@ -285,7 +285,7 @@ fn searches(pairs: &Pairs, limits: &[(&str, &Limits)]) -> Vec<Search> {
             let leads = leads(pairs, of, rate);
             let refunds = rate.stated().refunds.unwrap_or(true);
             for (constraint, limit) in Constraint::of(&rate.stated().class()) {
-                // Whoever shares a state, and whether refunds give back, changes the answer.
+                // The answer depends on which domains share a state, and on whether refunds give copies back.
                 if known.insert((constraint.clone(), refunds, Arc::clone(&leads))) {
                     let (stated, limit_max) = (limit, constraint.limit_max());
                     let limit = limit.clamp(1, limit_max.max(1));

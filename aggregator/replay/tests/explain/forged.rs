@@ -1,4 +1,4 @@
-//! Tests of names with line ends: whoever chose them writes no line of a report.
+//! Tests of names with line ends: they write no line of a report.
 
 use tollgate_engine::engine::DIGEST_FORM;
 use tollgate_replay::audit::audit;
