@@ -35,15 +35,14 @@ pub fn run(trials: Trials) -> ExitCode {
         })
         .collect();
     let mut arguments = Arguments::from_args();
-    // Trials mostly wait, for a broker or until an aggregator is missed, so one more than there are
-    // processors can run.
-    arguments.test_threads = arguments.test_threads.or_else(one_more_than_processors);
+    // Trials mostly wait, for a broker or until an aggregator is missed, so two can run for each processor.
+    arguments.test_threads = arguments.test_threads.or_else(two_for_each_processor);
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-fn one_more_than_processors() -> Option<usize> {
+fn two_for_each_processor() -> Option<usize> {
     let processors = std::thread::available_parallelism().ok()?;
-    Some(processors.get() + 1)
+    Some(processors.get() * 2)
 }
 
 /// What to do if there is no Kafka.
