@@ -12,8 +12,8 @@ mod backtest_follow;
 mod backtest_limits;
 mod backtest_progress;
 mod backtest_remarks;
-pub mod ban_remarks;
-mod bans;
+mod ban_remarks;
+pub mod bans;
 pub mod check;
 pub mod check_domain;
 pub mod demo;
@@ -42,8 +42,8 @@ mod limits_effects;
 #[cfg(feature = "kafka")]
 mod limits_history;
 mod limits_import;
-#[cfg(feature = "kafka")]
 mod limits_promote;
+#[cfg(feature = "kafka")]
 mod limits_rows;
 mod limits_show;
 #[cfg(feature = "kafka")]
