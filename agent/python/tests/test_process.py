@@ -22,23 +22,18 @@ def run(lines, *args):
 
 # The child is ended if it does not end by itself: nobody else would wait for it.
 FORK = """
-import os, resource, signal, sys, time, tollgate
+import os, resource, select, signal, sys, tollgate
 
 def in_child(run, within=20):
     child = os.fork()
     if child == 0:
         run()
         sys.exit(0)
-    end = time.monotonic() + within
-    while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            sys.exit(status != 0)
-        if end < time.monotonic():
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            sys.exit("the child does not end")
-        time.sleep(0.005)
+    ended, _, _ = select.select([os.pidfd_open(child)], [], [], within)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    sys.exit(status != 0 if ended else "the child does not end")
 
 agent = tollgate.Agent([sys.argv[1]])
 free = agent.rate("api.free")
