@@ -130,6 +130,11 @@ fn of_ban(act: &Act) -> Option<ActOfBan<'_>> {
     }
 }
 
+/// Whether an address or a network is only a part of a domain, where a resource limits addresses so.
+pub fn is_part_of_domain(addresses: AddressPrefixes, of: &IpNet) -> bool {
+    addresses.network_of(of.addr()).prefix_len() < of.prefix_len()
+}
+
 impl Bans {
     /// Whether an act sets or ends a ban of a network of several addresses.
     pub fn of_networks_are_changed_by(act: &Act) -> bool {
@@ -252,10 +257,12 @@ impl Bans {
         addresses: AddressPrefixes,
         now: Timestamp,
     ) -> Vec<IpNet> {
-        let is_part = |of: &IpNet| addresses.network_of(of.addr()).prefix_len() < of.prefix_len();
         let bans = self.on(resource);
         let last = bans.flat_map(|bans| last_of(bans, Banned::of_addresses, now));
-        last.map(|(of, _)| of).filter(is_part).collect()
+        let of_addresses = last.map(|(of, _)| of);
+        of_addresses
+            .filter(|of| is_part_of_domain(addresses, of))
+            .collect()
     }
 
     /// All bans after the filter's, by resource, those of every resource first; of each resource networks, addresses, and

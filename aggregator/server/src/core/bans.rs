@@ -4,7 +4,7 @@
 //! Knows nothing of who is denied. What stays true: a part of the list takes the core no noticeable time.
 
 use tollgate_api::bans::BanView;
-use tollgate_limits::versions::{BanFilter, Bans, ListedBan};
+use tollgate_limits::versions::{BanFilter, Bans, ListedBan, is_part_of_domain};
 use tollgate_limits::{Limits, RateResource};
 use tollgate_shared::networks::network_of_domain;
 use tollgate_shared::time::Timestamp;
@@ -47,7 +47,7 @@ pub(super) fn page(
 }
 
 fn view(listed: ListedBan<'_>, limits: Option<&Limits>, log_now: Timestamp) -> BanView {
-    let reaches_nobody = is_part_of_domain(&listed, limits);
+    let reaches_nobody = reaches_nobody(&listed, limits);
     let until = Some(listed.ban.until).filter(|until| *until < Timestamp::MAX);
     BanView {
         resource: listed.resource.map(Box::from),
@@ -61,12 +61,10 @@ fn view(listed: ListedBan<'_>, limits: Option<&Limits>, log_now: Timestamp) -> B
 
 /// Whether a ban on one resource is of addresses that the limits in force make a part of one domain. A ban on every
 /// resource may reach callers of others.
-fn is_part_of_domain(listed: &ListedBan<'_>, limits: Option<&Limits>) -> bool {
+fn reaches_nobody(listed: &ListedBan<'_>, limits: Option<&Limits>) -> bool {
     let rate = listed.resource.zip(limits);
     let rate = rate.and_then(|(resource, limits)| limits.rate(resource));
     let addresses = rate.and_then(RateResource::addresses);
     let both = addresses.zip(network_of_domain(&listed.domain));
-    both.is_some_and(|(addresses, of)| {
-        addresses.network_of(of.addr()).prefix_len() < of.prefix_len()
-    })
+    both.is_some_and(|(addresses, of)| is_part_of_domain(addresses, &of))
 }
