@@ -79,7 +79,7 @@ pub use descriptors::Descriptors;
 pub use fault::{FAULTS_MAX, Fault, FaultKind, Faults};
 pub use forgets::{Forgotten, forgets, forgotten, forgotten_by_documents};
 pub use names::{NameTable, TABLE_BYTES_MAX};
-pub use network_names::spelt_domain;
+pub use network_names::{is_part_of_domain, spelt_domain};
 pub use networks::Networks;
 pub use normal::{TierChange, normalise};
 pub use numbers::{ClassId, ResourceIx};

@@ -52,15 +52,18 @@ pub(crate) fn domain_of(
             });
         }
     };
-    if let Some(addresses) = addresses {
+    if let Some(addresses) = addresses.filter(|of| is_part_of_domain(*of, &found)) {
         let limited = addresses.network_of(found.addr());
-        if limited.prefix_len() < found.prefix_len() {
-            return Err(FaultKind::NarrowNetwork {
-                limited: text.write(limited).into(),
-            });
-        }
+        return Err(FaultKind::NarrowNetwork {
+            limited: text.write(limited).into(),
+        });
     }
     Ok(own(text.write(found)))
+}
+
+/// Whether an address or a network is only a part of a domain, where a resource limits addresses so.
+pub fn is_part_of_domain(addresses: AddressPrefixes, of: &IpNet) -> bool {
+    addresses.network_of(of.addr()).prefix_len() < of.prefix_len()
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::public::{NETWORKS_MAX, PublicNetwork};
 
+use crate::network_names::is_part_of_domain;
+
 /// All bans, by resource; `None`: of every resource.
 #[derive(Clone, Debug, Default)]
 pub struct Bans {
@@ -128,11 +130,6 @@ fn of_ban(act: &Act) -> Option<ActOfBan<'_>> {
         Act::Unban { resource, domain } => Some((resource, domain, None)),
         _ => None,
     }
-}
-
-/// Whether an address or a network is only a part of a domain, where a resource limits addresses so.
-pub fn is_part_of_domain(addresses: AddressPrefixes, of: &IpNet) -> bool {
-    addresses.network_of(of.addr()).prefix_len() < of.prefix_len()
 }
 
 impl Bans {
@@ -259,10 +256,8 @@ impl Bans {
     ) -> Vec<IpNet> {
         let bans = self.on(resource);
         let last = bans.flat_map(|bans| last_of(bans, Banned::of_addresses, now));
-        let of_addresses = last.map(|(of, _)| of);
-        of_addresses
-            .filter(|of| is_part_of_domain(addresses, of))
-            .collect()
+        let is_part = |of: &IpNet| is_part_of_domain(addresses, of);
+        last.map(|(of, _)| of).filter(is_part).collect()
     }
 
     /// All bans after the filter's, by resource, those of every resource first; of each resource networks, addresses, and

@@ -36,7 +36,7 @@ use tollgate_shared::wire::set_rows::SetRow;
 use tollgate_shared::wire::{DecodeError, FieldFault, Reader};
 
 pub use self::acts::{concerns, in_one_line, names_pairs, until_text};
-pub use self::bans::{BanFilter, Bans, LastingBan, ListedBan, is_part_of_domain};
+pub use self::bans::{BanFilter, Bans, LastingBan, ListedBan};
 use self::switches::Switches;
 use self::text::Text;
 pub use self::void::Void;

@@ -4,8 +4,8 @@
 //! Knows nothing of who is denied. What stays true: a part of the list takes the core no noticeable time.
 
 use tollgate_api::bans::BanView;
-use tollgate_limits::versions::{BanFilter, Bans, ListedBan, is_part_of_domain};
-use tollgate_limits::{Limits, RateResource};
+use tollgate_limits::versions::{BanFilter, Bans, ListedBan};
+use tollgate_limits::{Limits, RateResource, is_part_of_domain};
 use tollgate_shared::networks::network_of_domain;
 use tollgate_shared::time::Timestamp;
 
